@@ -1,0 +1,55 @@
+"""Named errors: a user's mistake says what was wrong, with the figures, and what to do.
+
+`UserError` and its kinds are mistakes that the caller can mend; the command line prints their message
+without a traceback and exits with 2. Everything else that escapes is a bug of ours.
+"""
+
+from __future__ import annotations
+
+
+class InferLabError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class UserError(InferLabError, ValueError):
+    """Something given to the library cannot work; the message says why and what would."""
+
+
+class UnknownModelError(UserError):
+    """The model is neither a known name, a `dummy:` preset, nor a readable path."""
+
+
+class CheckpointError(UserError):
+    """A checkpoint file is damaged, incomplete, or of a kind that cannot be read."""
+
+
+class UnsupportedOptionError(UserError):
+    """An option exists in the field but not here; it is refused rather than ignored."""
+
+
+class InvalidRequestError(UserError):
+    """A request can never be served as given."""
+
+
+class EmptyPromptError(InvalidRequestError):
+    """The prompt holds no token."""
+
+
+class PromptTooLongError(InvalidRequestError):
+    """Prompt (plus at least one token to generate) does not fit the model's context."""
+
+
+class RequestTooLargeError(InvalidRequestError):
+    """The request needs more KV blocks than the whole pool has."""
+
+
+class DuplicateRequestError(InvalidRequestError):
+    """A request with this id is alive already."""
+
+
+class QueueFullError(InferLabError):
+    """The waiting queue is at its limit; try again later. Nothing was admitted."""
+
+
+class EngineError(InferLabError):
+    """The engine itself failed; every waiting caller gets this."""
