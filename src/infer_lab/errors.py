@@ -27,6 +27,18 @@ class UnsupportedOptionError(UserError):
     """An option exists in the field but not here; it is refused rather than ignored."""
 
 
+class UnitError(UserError):
+    """Units of different kinds were mixed, or a unit is unknown."""
+
+
+class NotApplicableError(UserError):
+    """A formula does not hold for this model or this GPU; it is refused rather than stretched."""
+
+
+class DoesNotFitError(UserError):
+    """What was asked for needs more memory than there is; the message has both figures."""
+
+
 class InvalidRequestError(UserError):
     """A request can never be served as given."""
 
