@@ -3,7 +3,7 @@
 Why: most wrong answers in capacity arithmetic are not wrong formulas but mixed units (80 GB is 74.5 GiB). A `Quantity` carries its unit
 through + - * /, refuses to add or convert across kinds, and keeps whole numbers whole: `Quantity(131_072, "B").to("KiB")` is exactly 128.
 
-Kinds: bytes (B, kB … TB decimal; KiB … TiB binary), operations (FLOP), time (s, ms, us, ns, min, h), and their quotients ("GB/s", "FLOP/B").
+Kinds: bytes (B, kB … TB decimal; KiB … TiB binary), operations (FLOP), time (s, ms, us, ns, min, h), and quotients ("GB/s", "FLOP/B").
 Counted things (`tok`, `step`, `req`, `x`, `%`, `1`) have no dimension, as radians have none: a rate of 1/s may be read as tok/s,
 and bytes per token (`B/tok`) as bytes.
 Pure Python: it also runs in the browser.
