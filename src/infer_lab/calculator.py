@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from infer_lab.config import ModelConfig
 from infer_lab.errors import DoesNotFitError, NotApplicableError, UserError
-from infer_lab.formulas import Worked, explain, formula, tracing
+from infer_lab.formulas import Formula, Worked, explain, formula, tracing
 from infer_lab.hardware import Gpu
 from infer_lab.units import Number, Quantity, quantity
 
 __all__ = [
-    "all_reduce_factor", "attention_heads_per_kv_head", "bandwidth", "crossover_tokens", "decode_flops", "decode_intensity",
+    "Formula", "all_reduce_factor", "attention_heads_per_kv_head", "bandwidth", "crossover_tokens", "decode_flops", "decode_intensity",
     "decode_step_bytes", "decode_step_floor", "decode_throughput_ceiling", "decode_weight_bytes", "explain", "gpu_memory",
     "kv_budget", "kv_bytes", "kv_bytes_per_token", "max_cached_tokens", "max_concurrency", "pages", "parameters", "peak_flops",
     "prefill_flops", "projections_with_cache", "projections_without_cache", "quantity", "ridge", "tracing", "weight_bytes",
