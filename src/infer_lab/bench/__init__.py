@@ -1,0 +1,9 @@
+"""The one timer and the one writer of measurement records. Every published figure of the course goes through both."""
+
+from __future__ import annotations
+
+from infer_lab.bench.environment import Environment, capture, repository_root
+from infer_lab.bench.record import Record, RecordError, measurements_dir
+from infer_lab.bench.timer import Timing, measure
+
+__all__ = ["Environment", "Record", "RecordError", "Timing", "capture", "measure", "measurements_dir", "repository_root"]
