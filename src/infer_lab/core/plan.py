@@ -15,6 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+PLACEHOLDER = -1
+"""In a plan issued ahead of the outputs before it: the token that the request's previous step samples. The worker knows it by then."""
+
 
 @dataclass(frozen=True, slots=True)
 class AdmittedRequest:

@@ -1,0 +1,125 @@
+"""Who is next: the order of requests, and the queue that keeps it.
+
+Why a fixed number for each request: if urgency changed with time, a queue would have to be sorted again in every step. With
+linear aging it need not be. A request's claim at time t is `priority - (t - arrival) / aging`; between two waiting requests the
+difference does not depend on t, so `priority + arrival / aging` gives the same order for ever. Any request is overtaken only by
+later ones that arrive within (difference of priority) × aging seconds: nobody starves.
+
+Between tenants the queue is weighted-fair: the tenant that has been served least (computed tokens / weight) goes first, and one that
+comes back from idling starts level with the others instead of with credit. (Start-time fair queueing; Virtual Token Counter, Sheng et
+al. 2024.)
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+
+from infer_lab.core.request import Request, RequestStatus
+
+_MAX_IDLE_TENANTS = 1024
+
+
+def urgency(policy: str, priority: int, arrival: int, arrival_time: float, aging_s: float) -> tuple[float, int]:
+    """Smaller goes first; unique through the running number of arrival."""
+    return (priority + arrival_time / aging_s if policy == "priority" else 0.0, arrival)
+
+
+class WaitingQueue:
+    """Requests by tenant and urgency. push, pop and remove are O(log n); a removed request leaves an entry that is skipped."""
+
+    def __init__(self, tenant_weights: Mapping[str, float] | None = None) -> None:
+        self._weights = dict(tenant_weights or {})
+        self._queues: dict[str, list[tuple[tuple[float, int], Request]]] = {}  # only tenants with entries
+        self._tenants: list[tuple[float, str]] = []  # heap of (service at push time, tenant), one entry a queue
+        self._service: dict[str, float] = {}
+        self._virtual_time = 0.0  # service of the tenant that was picked last
+        self._size = 0  # requests in the queue
+        self._num_entries = 0  # the same and those that left from the middle
+        self.num_tokens = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Request]:
+        return (request for queue in self._queues.values() for _, request in queue if _is_queued(request))
+
+    def charge(self, tenant: str, num_tokens: int) -> None:
+        """The tenant was served."""
+        self._service[tenant] = self._service.get(tenant, self._virtual_time) + num_tokens / self._weights.get(tenant, 1.0)
+
+    def push(self, request: Request) -> None:
+        queue = self._queues.get(request.tenant)
+        if queue is None:
+            queue = self._queues[request.tenant] = []
+            service = max(self._service.get(request.tenant, 0.0), self._virtual_time)
+            self._service[request.tenant] = service
+            heapq.heappush(self._tenants, (service, request.tenant))
+        heapq.heappush(queue, (request.urgency, request))
+        self._size += 1
+        self._num_entries += 1
+        self.num_tokens += request.num_tokens
+
+    def peek(self) -> Request | None:
+        """The request that is next. Service only grows, so an entry that is out of date goes back into the heap where it belongs."""
+        while self._tenants:
+            pushed_at, tenant = self._tenants[0]
+            queue = self._queues[tenant]
+            while queue and not _is_queued(queue[0][1]):
+                heapq.heappop(queue)
+                self._num_entries -= 1
+            if not queue:
+                heapq.heappop(self._tenants)
+                del self._queues[tenant]
+                self._forget_idle_tenants()
+            elif self._service[tenant] > pushed_at:
+                heapq.heapreplace(self._tenants, (self._service[tenant], tenant))
+            else:
+                return queue[0][1]
+        return None
+
+    def pop(self) -> Request:
+        """Take the request that `peek` showed. Its status is the caller's to change."""
+        request = self.peek()
+        assert request is not None
+        heapq.heappop(self._queues[request.tenant])
+        self._virtual_time = max(self._virtual_time, self._service[request.tenant])
+        self._size -= 1
+        self._num_entries -= 1
+        self.num_tokens -= request.num_tokens
+        return request
+
+    def remove(self, request: Request) -> None:
+        """A request leaves from the middle; it is finished already. Its entry is skipped when it comes up, or swept out with others."""
+        self._size -= 1
+        self.num_tokens -= request.num_tokens
+        if self._num_entries > 2 * self._size + 64:
+            for queue in self._queues.values():
+                queue[:] = [entry for entry in queue if _is_queued(entry[1])]
+                heapq.heapify(queue)
+            self._num_entries = self._size
+
+    def grew(self, num_tokens: int) -> None:
+        """A request in the queue got tokens: the output of a plan that was issued before it was preempted."""
+        self.num_tokens += num_tokens
+
+    def _forget_idle_tenants(self) -> None:
+        """Keep the map bounded: a tenant without debt needs no entry, and only so many idle debts are remembered."""
+        if len(self._service) <= len(self._queues) + _MAX_IDLE_TENANTS:
+            return
+        idle = sorted((s, t) for t, s in self._service.items() if t not in self._queues)
+        for service, tenant in idle:
+            if service <= self._virtual_time or len(self._service) > len(self._queues) + _MAX_IDLE_TENANTS // 2:
+                del self._service[tenant]
+
+    def check_invariants(self) -> None:
+        queued = list(self)
+        assert self._num_entries == sum(map(len, self._queues.values()))
+        assert len(queued) == self._size and len(set(map(id, queued))) == self._size
+        assert sum(request.num_tokens for request in queued) == self.num_tokens
+        assert sorted(tenant for _, tenant in self._tenants) == sorted(self._queues)
+        assert all(self._service[tenant] >= at for at, tenant in self._tenants)
+
+
+def _is_queued(request: Request) -> bool:
+    return request.status is RequestStatus.WAITING or request.status is RequestStatus.SWAPPED

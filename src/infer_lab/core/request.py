@@ -1,0 +1,162 @@
+"""One sequence on its way through the engine, and what is known of it.
+
+Why one class and no phases: a request has tokens, and `num_computed_tokens` says how many of them have KV. Everything that
+an engine does with a request (prefill, chunked prefill, a prefix hit, decoding, verifying drafts, resuming after it was
+preempted) is that number chasing the number of tokens. (The idea is vLLM V1's.)
+
+    token_ids   [ prompt ............... | outputs ........ ] drafts
+    KV          [ computed .................... ]
+                0                               num_computed_tokens
+
+Only the scheduler (and the KV manager on its behalf) changes a request; everyone else reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from infer_lab.core.block_hash import BlockKey, ExtraKeys
+from infer_lab.core.record import Timeline
+from infer_lab.errors import EmptyPromptError, InvalidRequestError
+
+
+class RequestStatus(Enum):
+    """Where a request is. See the state diagram in this folder's README."""
+
+    NEW = "new"  # made by the caller, not given to a scheduler yet
+    HELD = "held"  # a sibling that waits for its group's prompt to be computed once
+    WAITING = "waiting"  # in the queue, holds no block (never started, or preempted by recompute)
+    SWAPPED = "swapped"  # in the queue, its KV lies in host blocks
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+class RequestUpdate(NamedTuple):
+    """What one step (or an abort) changed for one request. `finish_reason` is None while it goes on, else "stop" (end or stop
+    token), "length" (max_tokens or the model's context is reached), "abort", or what `Scheduler.finish` was given."""
+
+    request_id: str
+    new_token_ids: tuple[int, ...]
+    finish_reason: str | None = None
+
+
+class Request:
+    """One sequence to be continued.
+
+    prompt_token_ids: at least one id, all >= 0.
+    max_tokens: how many tokens to generate at most, >= 1.
+    eos_token_ids: the model's end tokens (not looked at with `ignore_eos`); stop_token_ids: the caller's own.
+    priority: smaller is more urgent (as in vLLM); used by the "priority" policy only.
+    tenant: whose share of the engine this request is charged to.
+    cache_keys: tagged (name, value) pairs, besides the tokens, that change the KV or must not be shared: ("adapter", "fr"), ("salt", "…").
+    params: the sampling parameters, handed on to the worker unopened.
+    """
+
+    __slots__ = (
+        "arrival",
+        "block_ids",
+        "block_keys",
+        "cache_keys",
+        "draft_token_ids",
+        "epoch",
+        "finish_reason",
+        "group_id",
+        "has_row",
+        "host_block_ids",
+        "max_tokens",
+        "max_total_tokens",
+        "num_cached_tokens",
+        "num_computed_tokens",
+        "num_filed_blocks",
+        "num_pending_samples",
+        "num_preemptions",
+        "num_prompt_tokens",
+        "params",
+        "priority",
+        "request_id",
+        "status",
+        "stop_token_ids",
+        "tenant",
+        "timeline",
+        "token_ids",
+        "urgency",
+    )
+
+    def __init__(
+        self,
+        request_id: str,
+        prompt_token_ids: Sequence[int],
+        max_tokens: int,
+        *,
+        eos_token_ids: Iterable[int] = (),
+        stop_token_ids: Iterable[int] = (),
+        ignore_eos: bool = False,
+        priority: int = 0,
+        tenant: str = "",
+        cache_keys: ExtraKeys = (),
+        params: object = None,
+    ) -> None:
+        if len(prompt_token_ids) == 0:
+            raise EmptyPromptError(f"request {request_id!r}: the prompt holds no token; give at least one")
+        if not isinstance(max_tokens, int) or max_tokens < 1:
+            raise InvalidRequestError(f"request {request_id!r}: max_tokens must be a whole number of at least 1, got {max_tokens!r}")
+        if min(prompt_token_ids) < 0:
+            raise InvalidRequestError(f"request {request_id!r}: token ids must be >= 0, got {min(prompt_token_ids)}")
+        self.request_id = request_id
+        self.token_ids: list[int] = list(prompt_token_ids)
+        self.num_prompt_tokens = len(self.token_ids)
+        self.max_tokens = max_tokens
+        self.max_total_tokens = self.num_prompt_tokens + max_tokens  # the scheduler lowers it to the model's context
+        self.stop_token_ids = frozenset(stop_token_ids) | (frozenset() if ignore_eos else frozenset(eos_token_ids))
+        self.priority = priority
+        self.tenant = tenant
+        self.cache_keys: ExtraKeys = tuple(cache_keys)
+        self.params = params
+
+        self.status = RequestStatus.NEW
+        self.finish_reason: str | None = None
+        self.arrival = -1  # running number given by the scheduler
+        self.urgency: tuple[float, int] = (0.0, -1)  # smaller goes first; fixed when the request is added
+        self.group_id: str | None = None
+        self.timeline = Timeline()
+
+        self.num_computed_tokens = 0  # KV written, or to be written by the plans that have been issued
+        self.draft_token_ids: tuple[int, ...] = ()  # guesses after the last token, to be verified in the next step
+        self.num_pending_samples = 0  # issued plans that will sample for this request and are not applied yet
+        self.num_cached_tokens = 0  # tokens of the first admission that were not computed, since their KV was there
+        self.num_preemptions = 0
+        self.epoch = 0  # grows whenever KV is thrown away, so that a late output does not touch the new life
+        self.has_row = False  # the worker keeps a row for it
+
+        self.block_ids: list[int] = []  # block_ids[p // block_size] holds position p
+        self.host_block_ids: list[int] = []  # the same for a swapped request
+        self.block_keys: list[BlockKey] = []  # keys of the full blocks of token_ids, extended as tokens come
+        self.num_filed_blocks = 0  # leading blocks that were offered to the prefix cache
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def prompt_token_ids(self) -> list[int]:
+        return self.token_ids[: self.num_prompt_tokens]
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        return self.token_ids[self.num_prompt_tokens :]
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status is RequestStatus.FINISHED
+
+    def __repr__(self) -> str:
+        return (
+            f"Request({self.request_id!r}, {self.status.value}, computed {self.num_computed_tokens}/{self.num_tokens}"
+            f" (prompt {self.num_prompt_tokens}), blocks {len(self.block_ids)})"
+        )
