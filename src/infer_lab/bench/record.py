@@ -26,6 +26,7 @@ SCHEMA = 1
 SeriesKind = Literal["measured", "predicted", "limit", "peer"]
 _KINDS = ("measured", "predicted", "limit", "peer")
 _NAME = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*\Z")
+_ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
 
 
 class RecordError(UserError):
@@ -62,7 +63,8 @@ class Record:
         environment: Environment | None = None,
         root: Path | None = None,
     ) -> None:
-        _check_name(name, "a record")
+        if not _ID.match(name):
+            raise RecordError(f"a record's name is of small letters and digits joined by hyphens, not {name!r}")
         self.name = name
         self.title = title
         self.device = device

@@ -1,0 +1,127 @@
+"""What notebooks import: predict, compare, check, record, and plots in the course's colours.
+
+Why: a lab is an argument. `predict()` puts a number down before anything runs, `compare()` holds the measurement against it, `check()`
+states what must be true on every machine (and fails, with a lesson, when it is not), `record()` keeps what was measured. Output that
+depends on the machine comes from predict and compare; what check prints never does, so notebooks can be compared between machines.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from infer_lab.bench import Environment, Record
+from infer_lab.bench.plot import COLOURS, caption, figure, line
+from infer_lab.bench.timer import Timing
+from infer_lab.units import Number, Quantity, quantity
+
+__all__ = [
+    "CheckFailed", "Comparison", "Prediction", "caption", "check", "choose", "compare", "device", "figure", "line", "predict", "record",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+
+class CheckFailed(AssertionError):
+    """A statement of the lab does not hold here. The message says which idea is at stake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A number put down before the measurement, with its reason."""
+
+    name: str
+    quantity: Quantity
+    why: str
+
+    def __str__(self) -> str:
+        return f"predict  {self.name}: {self.quantity}" + (f"  because {self.why}" if self.why else "")
+
+    def _repr_html_(self) -> str:
+        return _shown("predicted", self.name, self.quantity, f"because {self.why}" if self.why else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Prediction and measurement of one thing, in the prediction's unit."""
+
+    prediction: Prediction
+    measured: Quantity
+    timing: Timing | None = None
+
+    @property
+    def ratio(self) -> float:
+        """measured / predicted"""
+        return float(self.measured / self.prediction.quantity)
+
+    def __str__(self) -> str:
+        return f"measured {self.prediction.name}: {self.measured}  ({self._verdict()})"
+
+    def _repr_html_(self) -> str:
+        return _shown("measured", self.prediction.name, self.measured, self._verdict())
+
+    def _verdict(self) -> str:
+        predicted = self.prediction.quantity
+        if self.measured == predicted:
+            return f"predicted {predicted}: exact"
+        return f"predicted {predicted}: measured is {self.ratio:.2f}× that"
+
+
+def predict(name: str, value: Number | Quantity, unit: str = "1", why: str = "") -> Prediction:
+    """Puts a prediction down. Change `value` to your own before you run the next cell; the given one keeps the lab running unattended."""
+    return Prediction(name, _in(value, unit), why)
+
+
+def compare(prediction: Prediction, measured: Number | Quantity | Timing) -> Comparison:
+    """Holds a measurement against its prediction. A bare number is taken to be in the prediction's unit."""
+    unit = prediction.quantity.unit
+    if isinstance(measured, Timing):
+        return Comparison(prediction, measured.quantity.to(unit), measured)
+    return Comparison(prediction, _in(measured, unit))
+
+
+def check(condition: object, says: str) -> None:
+    """Asserts what must hold on every machine. Prints the statement; raises CheckFailed with it when it does not hold."""
+    if not condition:
+        raise CheckFailed(f"does not hold here: {says}")
+    print(f"✓ {says}")
+
+
+def device() -> str:
+    """ "cuda" where there is a GPU, else "cpu"; INFER_LAB_DEVICE overrides."""
+    wanted = os.environ.get("INFER_LAB_DEVICE", "")
+    if wanted:
+        return wanted
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def choose(cpu: T, gpu: T, quick: T | None = None) -> T:
+    """A size that fits the machine. INFER_LAB_QUICK=1 takes `quick`: the tests use it, its figures mean nothing."""
+    if quick is not None and os.environ.get("INFER_LAB_QUICK") == "1":
+        return quick
+    return gpu if device().startswith("cuda") else cpu
+
+
+def record(
+    name: str, title: str, *, workload: Mapping[str, Any] | None = None, sources: Iterable[str] = (), environment: Environment | None = None
+) -> Record:
+    """Opens a record at the start of a lab (clocks and versions are read now). Fill it, then write()."""
+    return Record(name, title, device(), workload=workload, sources=sources, environment=environment)
+
+
+def _in(value: Number | Quantity, unit: str) -> Quantity:
+    return value.to(unit) if isinstance(value, Quantity) else quantity(value, unit)
+
+
+def _shown(meaning: str, name: str, value: Quantity, note: str) -> str:
+    dash = "dashed" if meaning == "predicted" else "solid"
+    return (
+        f'<div><span style="color:{COLOURS[meaning]}">{meaning}</span> {html.escape(name)}: '
+        f'<b style="border-bottom:2px {dash} {COLOURS[meaning]}">{html.escape(str(value))}</b>'
+        f' <span style="opacity:.75">{html.escape(note)}</span></div>'
+    )

@@ -1,0 +1,162 @@
+"""Runs the labs from top to bottom, here or on a GPU: what `make labs` and `make labs-gpu` call.
+
+On a GPU with `--store`, the outputs go into the notebooks (they are what the book shows) and each lab's record into `measurements/`.
+Nothing is stored from a lab whose run fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infer_lab.bench import repository_root
+
+
+class RunError(Exception):
+    """A lab cannot be run, or one of its cells failed. The message is for the person at the terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    device: str
+    store: bool
+    only: tuple[str, ...]
+    timeout: int
+    command: str
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if argv is None else argv
+    options = _parse(arguments)
+    root = repository_root()
+    try:
+        _require_device(options.device)
+        labs = find_labs(root, options.only)
+        for i, path in enumerate(labs, 1):
+            print(f"[{i}/{len(labs)}] {path.relative_to(root)} on {options.device}", flush=True)
+            run(path, options)
+    except RunError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def find_labs(root: Path, only: tuple[str, ...] = ()) -> list[Path]:
+    """The notebooks under `labs/`, in order of their path; `only` names ids (file names without ending)."""
+    found = sorted(p for p in (root / "labs").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+    unknown = set(only) - {p.stem for p in found}
+    if unknown:
+        raise RunError(f"no lab is called {', '.join(sorted(unknown))}; there are: {', '.join(p.stem for p in found) or 'none'}")
+    chosen = [p for p in found if not only or p.stem in only]
+    if not chosen:
+        raise RunError(f"there is no notebook under {root.name}/labs")
+    return chosen
+
+
+def run(path: Path, options: Options) -> None:
+    """Executes one notebook in a fresh kernel, in its own folder; with `store`, writes its outputs back."""
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    notebook = nbformat.read(path, as_version=4)
+    cells = [c for c in notebook.cells if c.cell_type == "code"]
+    progress = _Progress(len(cells))
+    client = NotebookClient(
+        notebook, timeout=options.timeout, kernel_name="python3", record_timing=False, resources={"metadata": {"path": str(path.parent)}},
+        on_cell_executed=progress.executed,
+    )  # fmt: skip
+    environment = {
+        "INFER_LAB_DEVICE": options.device,
+        "INFER_LAB_COMMAND": f"{options.command} --only {path.stem}" if not options.only else options.command,
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    }
+    start = time.perf_counter()
+    try:
+        client.execute(env=os.environ | environment)
+    except CellExecutionError as error:
+        raise RunError(f"{path.name}, {progress.where(notebook)}: {error.ename}: {error.evalue}\n{_tail(error.traceback)}") from None
+    except CellTimeoutError:
+        raise RunError(
+            f"{path.name}, {progress.where(notebook)}: took longer than {options.timeout} s; --timeout raises the limit"
+        ) from None
+    except DeadKernelError:
+        raise RunError(f"{path.name}, {progress.where(notebook)}: the kernel died (out of memory?)") from None
+    print(f"    {len(cells)} cells in {time.perf_counter() - start:.1f} s", flush=True)
+    if options.store:
+        _forget_the_machine(notebook)
+        nbformat.write(notebook, path)
+        print("    outputs stored", flush=True)
+
+
+class _Progress:
+    """One line per executed cell, and which cell is running."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.done = 0
+        self.start = time.perf_counter()
+
+    def executed(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
+        if cell.cell_type != "code":
+            return
+        self.done += 1
+        print(f"    {self.done}/{self.total}  {time.perf_counter() - self.start:6.1f} s  {_first_line(cell.source)}", flush=True)
+
+    def where(self, notebook: Any) -> str:
+        code = [c for c in notebook.cells if c.cell_type == "code"]
+        # a cell that raised is reported as executed before the error reaches us
+        index = max(0, min(self.done, len(code)) - 1)
+        return f"code cell {index + 1} ({_first_line(code[index].source)})"
+
+
+def _first_line(source: str) -> str:
+    lines = [line for line in source.splitlines() if line.strip()]
+    return lines[0][:80] if lines else ""
+
+
+def _tail(traceback: str) -> str:
+    import re
+
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", traceback)
+    return "\n".join(plain.strip().splitlines()[-12:])
+
+
+def _forget_the_machine(notebook: Any) -> None:
+    """Keeps what readers see and drops what changes with each run for no reason."""
+    notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata["language_info"] = {"name": "python"}
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+
+
+def _require_device(device: str) -> None:
+    if not device.startswith("cuda"):
+        return
+    try:
+        import torch
+    except ImportError:
+        raise RunError("the labs need torch: run `make setup` first") from None
+    if not torch.cuda.is_available():
+        raise RunError("no CUDA device was found here: torch sees none. `make labs` runs the labs on the CPU.")
+
+
+def _parse(arguments: list[str]) -> Options:
+    parser = argparse.ArgumentParser(prog="python -m infer_course.run_labs", description="Run the labs from top to bottom.")
+    parser.add_argument("--device", default="cpu", help="cpu (default) or cuda")
+    parser.add_argument("--store", action="store_true", help="write the outputs into the notebooks")
+    parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="ids of labs, e.g. kv-cache-by-hand")
+    parser.add_argument("--timeout", type=int, default=600, metavar="S", help="seconds that one cell may take (default 600)")
+    found = parser.parse_args(arguments)
+    command = " ".join(["python -m infer_course.run_labs", *arguments])
+    return Options(found.device, found.store, tuple(found.only), found.timeout, command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

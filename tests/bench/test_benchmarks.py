@@ -1,0 +1,42 @@
+"""Every benchmark at least prints its help and runs its CPU path: what needs a GPU to run at all dies unnoticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+QUICK = {"limits.py": {"read_stream", "copy", "matmul_fp32"}}
+
+
+def run(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, f"benchmarks/{name}", *arguments], cwd=ROOT, capture_output=True, text=True, env=os.environ | environment, timeout=300
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(QUICK))
+def test_a_benchmark_explains_itself(name: str) -> None:
+    done = run(name, "--help")
+    assert done.returncode == 0 and "--quick" in done.stdout and "--record" in done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(QUICK))
+def test_the_cpu_path_runs_and_records(name: str, tmp_path: Path) -> None:
+    done = run(name, "--device", "cpu", "--quick", "--record", INFER_LAB_MEASUREMENTS=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    document = json.loads(Path(last["record"]).read_text())
+    assert QUICK[name] <= set(document["values"])
+    assert document["git"]["commit"] and document["sources"] and document["command"].startswith("python benchmarks/")
+
+
+@pytest.mark.parametrize("name", sorted(QUICK))
+def test_a_gpu_is_asked_for_by_name_where_there_is_none(name: str) -> None:
+    done = run(name, "--device", "cuda", "--quick", CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 2 and "no CUDA device" in done.stderr and "Traceback" not in done.stderr

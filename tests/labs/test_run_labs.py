@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from infer_course import run_labs
+
+
+def notebook(root: Path, name: str, *sources: str) -> Path:
+    path = root / "labs" / "part0" / f"{name}.ipynb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
+    book.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    nbformat.write(book, path)
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "measurements").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_outputs_are_stored_only_when_asked(root: Path) -> None:
+    path = notebook(root, "one", "import os", "print(os.environ['INFER_LAB_DEVICE'])")
+    before = path.read_bytes()
+    assert run_labs.main([]) == 0
+    assert path.read_bytes() == before
+    assert run_labs.main(["--store"]) == 0
+    stored = nbformat.read(path, as_version=4)
+    assert stored.cells[1].outputs[0].text == "cpu\n"
+    assert "execution" not in stored.cells[1].metadata
+
+
+def test_a_failing_cell_is_named_and_nothing_is_stored(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = notebook(root, "bad", "x = 1", "# the culprit\nraise ValueError('seven')", "y = 2")
+    before = path.read_bytes()
+    assert run_labs.main(["--store"]) == 2
+    error = capsys.readouterr().err
+    assert "bad.ipynb, code cell 2 (# the culprit)" in error and "ValueError: seven" in error
+    assert path.read_bytes() == before
+
+
+def test_a_gpu_run_without_a_gpu_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    notebook(root, "one", "raise SystemError('must not run')")
+    assert run_labs.main(["--device", "cuda", "--store"]) == 2
+    assert "no CUDA device was found" in capsys.readouterr().err
+
+
+def test_an_unknown_lab_is_refused_with_the_known_ones(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    notebook(root, "one", "pass")
+    assert run_labs.main(["--only", "two"]) == 2
+    assert "no lab is called two; there are: one" in capsys.readouterr().err
