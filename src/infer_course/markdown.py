@@ -31,16 +31,14 @@ _OPAQUE = frozenset(
 )
 
 ROLE = re.compile(r"\{([a-z][\w-]*)\}(`+)((?:(?!\n[ \t]*\n).)+?)(?<!`)\2(?!`)", re.DOTALL)
-_NOT_PROSE = (
-    re.compile(r"<!--.*?-->", re.DOTALL),
-    re.compile(r"^%.*$|^\([\w-]+\)=\s*$", re.MULTILINE),
+_COMMENTS = (re.compile(r"<!--.*?-->", re.DOTALL), re.compile(r"^%.*$|^\([\w-]+\)=\s*$", re.MULTILINE))
+_ATOMS = (
     ROLE,
     re.compile(r"(?<!`)(`+)(?!`)((?:(?!\n[ \t]*\n).)+?)(?<!`)\1(?!`)", re.DOTALL),
     re.compile(r"\$\$.+?\$\$", re.DOTALL),
     re.compile(r"(?<![\\$])\$(?![\s$])[^$\n]+?(?<![\s\\])\$(?!\d)"),
-    re.compile(r"\]\([^)\n]*\)|<https?://[^>\s]*>|https?://\S+"),
-    re.compile(r"</?[a-zA-Z][^>\n]*>"),
 )
+_ADDRESSES = (re.compile(r"\]\([^)\n]*\)|<https?://[^>\s]*>|https?://\S+"), re.compile(r"</?[a-zA-Z][^>\n]*>"))
 _LINK = re.compile(r"!?\[(?:[^\]\n]|\n(?!\s*\n))*\]\(\s*<?([^)\s>]+)>?(?:\s+[\"'][^)\n]*)?\)")
 
 
@@ -58,11 +56,15 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """An inline role, `{name}` followed by its text in backticks. `line` is an index into the text, from 0."""
+    """An inline role, `{name}` followed by its text in backticks. `line` is an index into the text, from 0.
+
+    splits_table: the role stands in a table row and holds a bare `|`, at which the table would cut it in two.
+    """
 
     name: str
     text: str
     line: int
+    splits_table: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,35 +147,37 @@ def scan(text: str) -> Scan:
 
 
 def roles(text: str) -> tuple[Role, ...]:
-    """Every role that stands in prose, with the line on which it begins."""
-    prose = scan(text).prose_text()
-    prose = re.sub(r"<!--.*?-->", lambda m: _blank(m[0]), prose, flags=re.DOTALL)
-    return tuple(Role(m[1], " ".join(m[3].split()), prose.count("\n", 0, m.start())) for m in ROLE.finditer(prose))
+    """Every role that stands in prose, with the line on which it begins. `\\|` (a bar inside a table) is read as a bar."""
+    prose = _without(scan(text).prose_text(), _COMMENTS)
+    found = []
+    for match in ROLE.finditer(prose):
+        row = prose[prose.rfind("\n", 0, match.start()) + 1 :].lstrip().startswith("|")
+        splits = row and re.search(r"(?<!\\)\|", match[3]) is not None
+        found.append(Role(match[1], " ".join(match[3].replace("\\|", "|").split()), prose.count("\n", 0, match.start()), splits))
+    return tuple(found)
 
 
 def links(text: str) -> tuple[tuple[str, int], ...]:
     """(target, line) of every inline link and image in prose."""
-    prose = scan(text).prose_text()
+    prose = _without(scan(text).prose_text(), _COMMENTS)
     return tuple((m[1], prose.count("\n", 0, m.start())) for m in _LINK.finditer(prose))
 
 
-def _blank(text: str) -> str:
-    return re.sub(r"[^\n]", " ", text)
+def words_only(text: str, atom: str = " ") -> str:
+    """The prose without code, maths, roles, comments and addresses; lines stay.
 
-
-def words_only(text: str, role_word: str = " ") -> str:
-    """The prose without code, maths, roles, comments and addresses; each removed stretch becomes spaces, lines stay.
-
-    `role_word` stands for each role, maths or inline code, so that counting words can count it once.
+    `atom` stands for each role, formula or inline code, so that a word count can take each for one word.
     """
-    prose = scan(text).prose_text()
-    for pattern in _NOT_PROSE:
-        counted = pattern in _NOT_PROSE[2:6]
-        prose = pattern.sub(lambda m, counted=counted: _replaced(m[0], role_word if counted else " "), prose)
-    return prose
+    prose = _without(scan(text).prose_text(), _COMMENTS)
+    return _without(_without(prose, _ATOMS, atom), _ADDRESSES)
 
 
-def _replaced(text: str, word: str) -> str:
-    if not word.strip():
-        return _blank(text)
-    return f" {word} " + "\n" * text.count("\n")
+def count_words(text: str) -> int:
+    """Words of the prose; a role, a formula and inline code count as one each."""
+    return sum(1 for word in words_only(text, "x").split() if any(c.isalnum() for c in word))
+
+
+def _without(text: str, patterns: tuple[re.Pattern[str], ...], atom: str = " ") -> str:
+    for pattern in patterns:
+        text = pattern.sub(lambda match: f" {atom} " + "\n" * match[0].count("\n"), text)
+    return text

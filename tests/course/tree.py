@@ -163,7 +163,9 @@ class Tree:
         self.root = root
         self.write("book/part0/kv-cache.md", LESSON.format(filler=" ".join(["word"] * 1300)))
         self.write("questions/part0/kv-cache-principle.md", card("kv-cache-principle", 1, "kv-cache-size-calculation"))
-        self.write("questions/part0/kv-cache-size-calculation.md", card("kv-cache-size-calculation", 2, "kv-cache-principle", "calculation"))
+        self.write(
+            "questions/part0/kv-cache-size-calculation.md", card("kv-cache-size-calculation", 2, "kv-cache-principle", "calculation")
+        )
         self.write("labs/part0/kv-cache-by-hand.ipynb", json.dumps(notebook(), indent=1))
         self.write("measurements/h200/kv-cache-by-hand.json", json.dumps(record(), indent=2))
         self.write("src/infer_lab/thing.py", "x = 1\n")

@@ -1,0 +1,135 @@
+"""No typed-in numbers: a speed, a size or a cost in prose is computed (`{calc}`), looked up (`{measured}`) or named as given (`{given}`).
+
+`{given}` is the escape, on purpose a small one: for a premise of the question ("an 80 GB card") or a figure quoted from a cited source.
+Counts, shapes, dates and names of models are free.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from infer_course import calc, measure
+from infer_course.errors import CourseError
+from infer_course.frontmatter import Text
+from infer_course.graph import Graph, texts_of
+from infer_course.markdown import roles, scan, words_only
+from infer_course.nodes import Card, Lab, Lesson
+from infer_course.problems import Problem
+from infer_lab.errors import UserError
+from infer_lab.units import Quantity
+
+_AMOUNT = r"(?<![\w.,])~?\d[\d,]*(?:\.\d+)?"
+_BYTES = r"(?:[kKMGTP]i?B|bytes?|(?<=[ \u00a0\u202f])B)"  # "8B" is a model's size, "8 B" are bytes
+_FLOPS = r"[kMGTP]?FLOPs?|[kMGTP]?FLOPS"
+_UNIT = (
+    rf"{_BYTES}(?:/(?:s|sec|tok|token))?|(?:{_FLOPS})(?:/(?:s|B|byte))?|[GMT]bit/s|[GMT]b(?:ps|/s)"
+    r"|ms|µs|μs|us|ns|msec|usec|seconds?|minutes?|hours?"
+    r"|(?:tok|tokens?)(?:/s(?:ec)?|/step| per second| a second)|req(?:uests?)?/s|percent|%|(?<=\d)[×x](?!\s*\d)"  # "2×" is a ratio, "2 × layers" a product
+)
+TYPED = re.compile(rf"{_AMOUNT}(?:[ \u00a0\u202f-]?(?:{_UNIT})|[ \u00a0\u202f]s)(?![\w/])")
+_SPELLING: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\b\d[\d,.]*(?:[kKMGT]i?B|ms|µs|us|ns|[MGTP]FLOPs?)(?!\w)(?:/\w+)?"), "put a space between number and unit: `80 GB`"),
+    (re.compile(r"(?<![\w/])KB(?:/s)?(?!\w)"), "KB is ambiguous: write kB (1,000 B) or KiB (1,024 B)"),
+    (re.compile(r"(?<=\d )(?:[kmgt]b|[MGT]b|[KMGT]ib)(?:/s)?(?![\w])"), "b is bit: write GB or GiB for bytes, Gbit/s for a network rate"),
+    (re.compile(r"(?<!\w)[KMGTP]i?Bs(?!\w)"), "units take no plural: GB, GiB"),
+    (re.compile(r"(?<!\w)[kMGTP]?FLOPS(?:/s)?(?!\w)"), "write FLOP/s for a rate and FLOP for an amount, e.g. TFLOP/s"),
+    (re.compile(r"(?<!\w)[MGTP]FLOPs(?:/s)?(?!\w)"), "write TFLOP for an amount and TFLOP/s for a rate"),
+    (re.compile(r"(?<!\w)[\w/]+/sec(?!\w)"), "write /s"),
+    (re.compile(r"(?<!\w)(?:msec|usec|secs)(?!\w)"), "write ms, µs, s"),
+    (re.compile(r"(?<=\d )us(?!\w)"), "write µs in text (`us` is for roles)"),
+    (re.compile(r"(?<=\d )(?:MS|Ms|mS)(?!\w)"), "milliseconds are ms"),
+)  # fmt: skip
+_BINARY_K = re.compile(r"(?<![\w.-])\d+[kK](?=[ \u00a0-](?:tokens?|context|prompt|window|sequence)|上下文)")
+_NUMERIC_ROLES = ("calc", "measured")
+
+
+def check_figures(graph: Graph) -> Iterator[Problem]:
+    for node in (*graph.lessons.values(), *graph.cards.values(), *graph.labs.values()):
+        for text in texts_of(node):
+            yield from _roles(graph, node, text)
+            yield from _series(graph, node, text)
+            if not isinstance(node, Lab):
+                yield from _spelling(node, text)
+                if not text.front:
+                    yield from _typed(node, text)
+    for card in graph.cards.values():
+        yield from _estimate(graph, card)
+
+
+def _error(node: Card | Lesson | Lab, line: int, message: str, fix: str, rule: str) -> Problem:
+    return Problem("error", node.path, line, message, fix, rule)
+
+
+def _roles(graph: Graph, node: Card | Lesson | Lab, text: Text) -> Iterator[Problem]:
+    for role in roles(text.body):
+        line = text.line(role.line)
+        if role.splits_table and role.name in _NUMERIC_ROLES:
+            fix = f"write `\\|` inside a table: {{{role.name}}}`{role.text.replace('|', chr(92) + '|')}`"
+            yield _error(node, line, f"the bar in {{{role.name}}}`{role.text}` would cut its table row.", fix, "table-bar")
+        try:
+            if role.name == "calc":
+                calc.evaluate(role.text, graph)
+            elif role.name == "measured":
+                measure.evaluate(role.text, graph)
+        except CourseError as error:
+            what, rule = ("calculation", "calc") if role.name == "calc" else ("measurement", "measured")
+            yield _error(node, line, f"{what} `{role.text}`: {error}.".replace("..", "."), "correct the expression in backticks", rule)
+
+
+def _series(graph: Graph, node: Card | Lesson | Lab, text: Text) -> Iterator[Problem]:
+    """Figures drawn from records name a record and series that exist."""
+    for fence in scan(text.body).fences:
+        if fence.directive != "measured-figure":
+            continue
+        line = text.line(fence.line)
+        records = [part for part in re.split(r"[,\s]+", fence.options.get("record", fence.argument)) if part]
+        if not records:
+            yield _error(node, line, "the figure names no record.", "add `:record: <device>/<name>`", "measured")
+        names: list[str] = []
+        for record in records:
+            try:
+                names.extend(measure.find_record(graph, record).series)
+            except CourseError as error:
+                yield _error(node, line, f"{error}.".replace("..", "."), "measure it first, or correct `:record:`", "measured")
+                return
+        for wanted in re.split(r"[,\s]+", fence.options.get("series", "")):
+            if wanted and wanted not in names:
+                fix = f"series are {', '.join(names) or 'none'}"
+                yield _error(node, line, f"no record of this figure has a series `{wanted}`.", fix, "measured")
+
+
+def _typed(node: Card | Lesson, text: Text) -> Iterator[Problem]:
+    for index, line in enumerate(words_only(text.body, "\x00").split("\n")):
+        for found in TYPED.finditer(line):
+            fix = "compute it with {calc}, look it up with {measured}, or if it is a premise or quoted from a cited source, {given}`…`"
+            message = f"the figure “{found[0].strip()}” is typed in."
+            yield _error(node, text.line(index), message, fix, "typed-number")
+
+
+def _spelling(node: Card | Lesson, text: Text) -> Iterator[Problem]:
+    given = [(role.text, role.line) for role in roles(text.body) if role.name == "given"]
+    prose = list(enumerate(words_only(text.body, "\x00").split("\n")))
+    for content, index in [*((line, i) for i, line in prose), *given]:
+        for pattern, fix in _SPELLING:
+            for found in pattern.finditer(content):
+                yield _error(node, text.line(index), f"unit spelling: “{found[0]}”.", fix, "unit-spelling")
+    for index, line in prose:
+        for found in _BINARY_K.finditer(line):
+            fix = "write the exact count (128K is 131,072), or {given}`128K` when quoting a name"
+            yield Problem("warning", node.path, text.line(index), f"“{found[0]}” hides whether K is 1,000 or 1,024.", fix, "unit-spelling")
+
+
+def _estimate(graph: Graph, card: Card) -> Iterator[Problem]:
+    if card.estimate is None:
+        return
+    line = card.document.meta_line("estimate.expr")
+    try:
+        Quantity(1, card.estimate.unit)
+        result = calc.evaluate(f"{card.estimate.expr} | {card.estimate.unit}", graph)
+    except UserError as error:
+        yield _error(card, line, f"the estimate cannot be computed: {error}.", "correct `estimate.expr` or `estimate.unit`", "calc")
+        return
+    if result.quantity.value <= 0:
+        fix = "an estimate needs a positive number to be within a tolerance of"
+        yield _error(card, line, f"the estimate comes to {result.text}.", fix, "calc")
