@@ -39,6 +39,14 @@ class DoesNotFitError(UserError):
     """What was asked for needs more memory than there is; the message has both figures."""
 
 
+class UnsupportedHardwareError(UserError):
+    """This device cannot do what was asked; the message names what it can do instead."""
+
+
+class QuantizationError(UserError):
+    """A tensor cannot be quantized or packed as asked; the message names the sizes that can."""
+
+
 class InvalidRequestError(UserError):
     """A request can never be served as given."""
 

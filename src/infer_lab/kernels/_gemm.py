@@ -1,0 +1,120 @@
+"""What the matrix-product kernels share: launch configurations, split-K, and unpacking integers in the matrix unit's own order.
+
+All of them compute y[m, n] = sum_k x[m, k] w[n, k] with the weight on the *left* (yT = w xT): rows of the weight fill the 64-row
+operand of the matrix unit whatever the batch is, and integers turned into floats reach it from registers, never through shared
+memory. The batch is the narrow side: 8 or 16 columns at decode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from infer_lab.errors import InvalidRequestError
+from infer_lab.kernels._common import Target, target_of, tuned
+
+
+@dataclass(frozen=True, slots=True)
+class GemmConfig:
+    """Tile of one program (block_n weight rows by block_m batch rows, block_k columns a step) and how it is launched.
+
+    split_k: programs that share one tile; their float32 partial sums are added in a fixed order, so results do not vary from run to run.
+    """
+
+    block_n: int
+    block_m: int
+    block_k: int
+    split_k: int = 1
+    num_warps: int = 4
+    num_stages: int = 4
+
+
+def config_for(target: Target, kernel: str, m: int, n: int, k: int) -> dict[str, Any] | None:
+    """The configuration tuned for this weight shape and the next larger batch size, if this device has one."""
+    for bound in (1, 16, 32, 64, 128, 256, 1 << 30):
+        if m <= bound and (found := tuned(target, kernel, f"n{n}-k{k}-m{bound}")) is not None:
+            return found
+    return None
+
+
+def split_for(target: Target, tiles: int, steps: int, per_sm: int = 3, most: int = 16) -> int:
+    """Programs per tile so that about `per_sm` of them stand on every SM, each with at least four steps: what keeps HBM busy."""
+    wanted = max(1, round(per_sm * target.num_sms / max(tiles, 1)))
+    split = 1
+    while split * 2 <= min(wanted, most, max(steps // 4, 1)):
+        split *= 2
+    return split
+
+
+def narrow_block(m: int, largest: int = 128) -> int:
+    """Batch columns of a tile: 8 (the narrowest the matrix unit takes), 16, 32, 64, ..."""
+    return min(max(8, triton.next_power_of_2(m)), largest)
+
+
+def check_product(x: torch.Tensor, n: int, k: int, out: torch.Tensor | None) -> tuple[int, torch.Tensor]:
+    """Rows of x and the output [m, n] to fill. Raises InvalidRequestError on shapes or dtypes that do not fit."""
+    if x.dim() != 2 or x.shape[1] != k:
+        raise InvalidRequestError(f"activations {list(x.shape)} do not fit a weight of {n} rows and {k} columns: they must be [m, {k}]")
+    m = x.shape[0]
+    if out is None:
+        return m, torch.empty(m, n, dtype=x.dtype, device=x.device)
+    if out.shape != (m, n):
+        raise InvalidRequestError(f"out {list(out.shape)} must be [{m}, {n}]")
+    return m, out
+
+
+def make_locks(n: int, device: torch.device | str) -> torch.Tensor:
+    """Arrival counters for split-K over a weight of n rows. The kernels leave them at zero; keep one set for each stream."""
+    return torch.zeros(triton.cdiv(n, 16), dtype=torch.int32, device=device)
+
+
+def partial_sums(config: GemmConfig, m: int, n: int, device: torch.device) -> torch.Tensor | None:
+    """Scratch for the partial tiles of split-K; None where there is nothing to share."""
+    if config.split_k == 1:
+        return None
+    assert m <= config.block_m, "split-K is for one tile of batch rows"
+    tiles = triton.cdiv(n, config.block_n)
+    return torch.empty(tiles * config.split_k * config.block_n * config.block_m, dtype=torch.float32, device=device)
+
+
+def uses_ptx(x: torch.Tensor) -> bool:
+    """Whether unpacking may use inline PTX: on a GPU and for the 16-bit types that it is written for."""
+    return not target_of(x.device).interpreted and x.dtype in (torch.bfloat16, torch.float16)
+
+
+@triton.jit
+def finish_tile(acc, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K: tl.constexpr):
+    """Store one tile of yT `acc [block_n, block_m]`; with split-K, the program that arrives last adds everybody's partial sums.
+
+    Always in the order of the splits, so the sum does not depend on who is last. n, m: row and column numbers of the tile (int64).
+    """
+    BN: tl.constexpr = acc.shape[0]
+    BM: tl.constexpr = acc.shape[1]
+    where = y + m[None, :] * stride_ym + n[:, None] * stride_yn
+    inside = (m < M)[None, :] & (n < N)[:, None]
+    if SPLIT_K == 1:
+        tl.store(where, acc.to(y.dtype.element_ty), mask=inside)
+    else:
+        cell = tl.arange(0, BN)[:, None] * BM + tl.arange(0, BM)[None, :]
+        mine = partials + tile.to(tl.int64) * (SPLIT_K * BN * BM) + cell
+        tl.store(mine + split * (BN * BM), acc, cache_modifier=".cg")
+        tl.debug_barrier()
+        if tl.atomic_add(locks + tile, 1, sem="acq_rel") == SPLIT_K - 1:
+            total = tl.zeros([BN, BM], tl.float32)
+            for i in tl.static_range(SPLIT_K):
+                total += tl.load(mine + i * (BN * BM), cache_modifier=".cg")
+            tl.store(where, total.to(y.dtype.element_ty), mask=inside)
+            tl.store(locks + tile, 0)
+
+
+@triton.jit
+def load_groups(ptr, stride, COUNT: tl.constexpr):
+    """One vector of per-row values for each of COUNT neighbouring groups."""
+    out = ()
+    for i in tl.static_range(COUNT):
+        out = out + (tl.load(ptr + i * stride),)  # noqa: RUF005 (Triton's tuples have +)
+    return out

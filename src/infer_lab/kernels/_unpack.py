@@ -1,0 +1,105 @@
+"""Integers to floats in registers, two at a time: the inner step of every weight-only kernel.
+
+Why bit tricks: the convert instruction runs at a quarter of the rate of logic, and at M = 1 a W4A16 product on an H200 has fewer than
+six instructions per weight before it stops being bound by memory. A float whose exponent puts the integer in its lowest mantissa
+bits *is* the integer plus a constant: 0x4300 | q is the bfloat16 128 + q, 0x6400 | q the float16 1024 + q. So one
+`lop3` ((word & mask) | magic) makes two weights, and one packed fused multiply-add takes the constant away again, exactly.
+(The trick: Kim et al. 2022, "Who Says Elephants Can't Run"; FasterTransformer.)
+
+Where PTX is False (CPU interpreter, float32 activations) the same values come from shifts, masks and converts.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+def _planes4(magic: int) -> str:
+    body = [".reg .b32 t;", f"lop3.b32 $0, $4, 0x000F000F, 0x{magic:08X}, 0xEA;"]
+    for j in (1, 2, 3):
+        body += [f"shr.u32 t, $4, {4 * j};", f"lop3.b32 ${j}, t, 0x000F000F, 0x{magic:08X}, 0xEA;"]
+    return "{ " + " ".join(body) + " }"
+
+
+# bfloat16 has 7 bits after the point, one too few for a byte: 128 + the low seven bits, less 128 or 256 by the sign bit.
+_BYTE_BF16 = (
+    "lop3.b32 v, t, 0x007F007F, 0x43004300, 0xEA; lop3.b32 s, t, 0x00800080, 0x43004300, 0xEA; fma.rn.bf16x2 ${j}, s, minus_one, v;"
+)
+# float16 has room: (byte ^ 0x80) is the byte plus 128, so 0x6400 | that is 1152 + the signed value.
+_BYTE_FP16 = "lop3.b32 v, t, 0x00FF00FF, 0x64806480, 0x6A; fma.rn.f16x2 ${j}, v, one, bias;"
+
+PLANES4_BF16 = tl.constexpr(_planes4(0x43004300))
+PLANES4_FP16 = tl.constexpr(_planes4(0x64006400))
+PLANES8_BF16 = tl.constexpr(
+    "{ .reg .b32 t, v, s, minus_one; mov.b32 minus_one, 0xBF80BF80; mov.b32 t, $2; "
+    + _BYTE_BF16.format(j=0)
+    + " shr.u32 t, $2, 8; "
+    + _BYTE_BF16.format(j=1)
+    + " }"
+)
+PLANES8_FP16 = tl.constexpr(
+    "{ .reg .b32 t, v, one, bias; mov.b32 one, 0x3C003C00; mov.b32 bias, 0xE480E480; mov.b32 t, $2; "
+    + _BYTE_FP16.format(j=0)
+    + " shr.u32 t, $2, 8; "
+    + _BYTE_FP16.format(j=1)
+    + " }"
+)
+SUB_BF16 = tl.constexpr("{ .reg .b32 c; mov.b32 c, 0xBF80BF80; fma.rn.bf16x2 $0, $2, c, $1; }")
+SUB_FP16 = tl.constexpr("{ .reg .b32 c; mov.b32 c, 0xBC00BC00; fma.rn.f16x2 $0, $2, c, $1; }")
+MUL_BF16 = tl.constexpr("{ .reg .b32 c; mov.b32 c, 0x80008000; fma.rn.bf16x2 $0, $1, $2, c; }")
+MUL_FP16 = tl.constexpr("mul.rn.f16x2 $0, $1, $2;")
+
+
+@triton.jit
+def planes4(words, DTYPE: tl.constexpr, PTX: tl.constexpr):
+    """Four planes of 4-bit values (0..15) from int16 words, each plus `bias4`."""
+    if PTX:
+        asm: tl.constexpr = PLANES4_BF16 if tl.bfloat16 == DTYPE else PLANES4_FP16
+        out: tl.constexpr = (DTYPE, DTYPE, DTYPE, DTYPE)
+        return tl.inline_asm_elementwise(asm, "=r,=r,=r,=r,r", [words], dtype=out, is_pure=True, pack=2)
+    else:
+        w = words.to(tl.int32)
+        return (w & 15).to(DTYPE), ((w >> 4) & 15).to(DTYPE), ((w >> 8) & 15).to(DTYPE), ((w >> 12) & 15).to(DTYPE)
+
+
+@triton.jit
+def bias4(DTYPE: tl.constexpr, PTX: tl.constexpr):
+    """What `planes4` leaves on top of every value."""
+    if not PTX:
+        return 0.0
+    elif tl.bfloat16 == DTYPE:
+        return 128.0
+    else:
+        return 1024.0
+
+
+@triton.jit
+def planes8(words, DTYPE: tl.constexpr, PTX: tl.constexpr):
+    """Two planes of signed 8-bit values from int16 words, exact in bfloat16 and float16 too."""
+    if PTX:
+        asm: tl.constexpr = PLANES8_BF16 if tl.bfloat16 == DTYPE else PLANES8_FP16
+        out: tl.constexpr = (DTYPE, DTYPE)
+        return tl.inline_asm_elementwise(asm, "=r,=r,r", [words], dtype=out, is_pure=True, pack=2)
+    else:
+        return words.to(tl.int8, bitcast=False).to(DTYPE), (words >> 8).to(DTYPE)
+
+
+@triton.jit
+def subtract(a, b, PTX: tl.constexpr):
+    """a - b in a's dtype, two values an instruction."""
+    if PTX:
+        asm: tl.constexpr = SUB_BF16 if a.dtype == tl.bfloat16 else SUB_FP16
+        return tl.inline_asm_elementwise(asm, "=r,r,r", [a, b], dtype=a.dtype, is_pure=True, pack=2)
+    else:
+        return a - b
+
+
+@triton.jit
+def multiply(a, b, PTX: tl.constexpr):
+    """a * b rounded to a's dtype, two values an instruction."""
+    if PTX:
+        asm: tl.constexpr = MUL_BF16 if a.dtype == tl.bfloat16 else MUL_FP16
+        return tl.inline_asm_elementwise(asm, "=r,r,r", [a, b], dtype=a.dtype, is_pure=True, pack=2)
+    else:
+        return a * b

@@ -1,0 +1,132 @@
+"""W4A16: y = x wT with 4-bit weights in groups, unpacked between memory and the matrix unit.
+
+Why: at decode a linear layer reads its whole weight for a handful of tokens, so time is bytes over bandwidth and 4-bit weights
+have a quarter of the bytes. From 256 tokens on the layer is bound by arithmetic instead and the best that unpacking can do is cost nothing.
+
+Two ways to apply the scales. Up to 32 tokens: integers (exact in bfloat16) go into the matrix unit, and each group's float32 sum is
+scaled as it is added up: no rounding but the final one, and block_m multiplications per weight row and group. Above: weights are
+scaled in their 16-bit dtype first (one rounding, what a dequantized checkpoint has), which costs the same for any batch.
+
+x [m, k] bfloat16 or float16 (float32 too, without the bit tricks) of any strides; weight: PackedWeight; y [m, n] in x's dtype.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from infer_lab.errors import QuantizationError
+from infer_lab.kernels._common import Target, target_of
+from infer_lab.kernels._gemm import GemmConfig, check_product, config_for, finish_tile, load_groups, narrow_block, partial_sums, split_for
+from infer_lab.kernels._gemm import uses_ptx as may_use_ptx
+from infer_lab.kernels._unpack import bias4, multiply, planes4, subtract
+from infer_lab.kernels.pack import PackedWeight
+
+SCALE_SUMS_UP_TO = 32  # tokens
+
+
+@triton.jit
+def w4a16_kernel(
+    x, w, scales, zeros, y, partials, locks, M, N, K, stride_xm, stride_xk, stride_ym, stride_yn, stride_group,
+    BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr, SPLIT_K: tl.constexpr,
+    HAS_ZEROS: tl.constexpr, SCALE_WEIGHTS: tl.constexpr, EVEN_K: tl.constexpr, PTX: tl.constexpr,
+):  # fmt: skip
+    """One program: `[BLOCK_N, BLOCK_M]` of yT over every SPLIT_K-th part of K. Grid (n tiles * m tiles, SPLIT_K), m fastest."""
+    PLANE: tl.constexpr = BLOCK_K // 4
+    GROUPS: tl.constexpr = BLOCK_K // GROUP if BLOCK_K > GROUP else 1  # groups that a step spans
+    STEPS: tl.constexpr = GROUP // BLOCK_K if GROUP > BLOCK_K else 1  # steps that a group spans
+    PER_GROUP: tl.constexpr = 4 // GROUPS  # planes that share a scale
+    DTYPE: tl.constexpr = x.dtype.element_ty
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    tile = tl.program_id(0)
+    split = tl.program_id(1)
+    n = (tile // tiles_m).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    m = (tile % tiles_m).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = tl.arange(0, PLANE)
+    wide = tl.full((), 1, tl.int64)  # offsets are 64-bit
+    blocks = tl.cdiv(K, BLOCK_K)
+    share = tl.cdiv(blocks, SPLIT_K)
+    first = split * share
+    end = tl.minimum(first + share, blocks)
+
+    stored = tl.minimum(n, stride_group - 1)  # rows past the last block read its last row; they are not stored
+    w_at = w + ((stored // 64) * blocks * (64 * PLANE) + (stored % 64) * PLANE)[:, None] + column[None, :]
+    x_at = x + m[None, :] * stride_xm + column[:, None] * stride_xk
+    live = (m < M)[None, :]
+    s_at = scales + stored
+    if HAS_ZEROS:
+        z_at = zeros + stored
+
+    acc = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
+    # Scales are not operands of the matrix product, so the compiler does not fetch them ahead: carry them one step by hand.
+    scale = load_groups(s_at + tl.minimum(first, blocks - 1) * GROUPS // STEPS * wide * stride_group, stride_group, GROUPS)
+    for block in range(first, end):
+        words = tl.load(w_at + block * wide * (64 * PLANE), eviction_policy="evict_first")
+        following = tl.minimum(block + 1, end - 1)
+        next_scale = load_groups(s_at + following * GROUPS // STEPS * wide * stride_group, stride_group, GROUPS)
+        if HAS_ZEROS:
+            zero = load_groups(z_at + block * GROUPS // STEPS * wide * stride_group, stride_group, GROUPS)
+        plane = planes4(words, DTYPE, PTX)
+        x_block = x_at + block * wide * BLOCK_K * stride_xk
+        part = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
+        for j in tl.static_range(4):
+            group: tl.constexpr = j // PER_GROUP
+            if EVEN_K:
+                xj = tl.load(x_block + j * PLANE * stride_xk, mask=live, other=0.0)
+            else:
+                inside = block * BLOCK_K + j * PLANE + column < K
+                xj = tl.load(x_block + j * PLANE * stride_xk, mask=live & inside[:, None], other=0.0)
+            if HAS_ZEROS:
+                q = subtract(plane[j], (zero[group].to(tl.float32) + bias4(DTYPE, PTX)).to(DTYPE)[:, None], PTX)
+            else:
+                q = subtract(plane[j], tl.full([1, 1], 8.0 + bias4(DTYPE, PTX), DTYPE), PTX)
+            if SCALE_WEIGHTS:
+                acc = tl.dot(multiply(q, scale[group].to(DTYPE)[:, None], PTX), xj, acc, input_precision="ieee")
+            else:
+                part = tl.dot(q, xj, part, input_precision="ieee")
+                if (j + 1) % PER_GROUP == 0:
+                    acc += part * scale[group].to(tl.float32)[:, None]
+                    part = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
+        scale = next_scale
+    finish_tile(acc, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K)
+
+
+def w4a16_config(target: Target, m: int, n: int, k: int, block_k: int) -> GemmConfig:
+    """The tuned launch for this device and shape, else a heuristic: tiles of 128 rows, K split until every SM has three programs."""
+    found = config_for(target, "w4a16", m, n, k)
+    if found is not None and found["block_k"] == block_k:
+        return GemmConfig(**found)
+    if target.interpreted:
+        return GemmConfig(64, narrow_block(m, 16), block_k, 2 if m <= 16 and k > block_k else 1, 4, 2)
+    block_m = narrow_block(m)
+    if m > 128:
+        return GemmConfig(128, 128, block_k, 1, 8, 4 if target.shared_memory > 160_000 else 2)
+    block_n = 64 if target.shared_memory < 120_000 and block_m >= 64 else 128
+    split = split_for(target, triton.cdiv(n, block_n), triton.cdiv(k, block_k)) if m <= block_m else 1
+    return GemmConfig(block_n, block_m, block_k, split, 4, 4 if block_m <= 32 else 3)
+
+
+def w4a16(x: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None = None, config: GemmConfig | None = None) -> torch.Tensor:
+    """x [m, k] times the transpose of a packed 4-bit weight [n, k]: [m, n] in x's dtype.
+
+    Raises QuantizationError for a weight of other bits, InvalidRequestError for shapes that do not fit, UnsupportedHardwareError on a
+    device without Triton (there, use reference_gemm.weight_only).
+    """
+    if weight.bits != 4:
+        raise QuantizationError(f"w4a16 needs 4-bit weights, this one has {weight.bits}: use w8a16")
+    m, y = check_product(x, weight.n, weight.k, out)
+    if m == 0:
+        return y
+    target = target_of(x.device)
+    c = config or w4a16_config(target, m, weight.n, weight.k, weight.block_k)
+    scale_weights = c.block_m > SCALE_SUMS_UP_TO
+    grid = (triton.cdiv(weight.n, c.block_n) * triton.cdiv(m, c.block_m), c.split_k)
+    w4a16_kernel[grid](
+        x, weight.data, weight.scales, weight.zeros, y, partial_sums(c, m, weight.n, x.device), weight.locks, m, weight.n, weight.k,
+        x.stride(0), x.stride(1), y.stride(0), y.stride(1), weight.scales.shape[1],
+        BLOCK_N=c.block_n, BLOCK_M=c.block_m, BLOCK_K=weight.block_k, GROUP=weight.group_size, SPLIT_K=c.split_k,
+        HAS_ZEROS=weight.zeros is not None, SCALE_WEIGHTS=scale_weights, EVEN_K=weight.k % weight.block_k == 0,
+        PTX=may_use_ptx(x), num_warps=c.num_warps, num_stages=c.num_stages,
+    )  # fmt: skip
+    return y
