@@ -1,0 +1,299 @@
+"""Attention of one or a few new tokens per request to its pages: the kernel that decides the speed of decoding.
+
+Why: a decode step reads every cached key and value once and does almost no arithmetic on them, so the only question is whether enough
+reads are in flight. Two ideas make it so. The query heads that share a KV head (times the new tokens, when drafts are verified) are
+packed into the rows of one matrix product, so each key is read once for all of them. And the keys of a request are split over
+programs ("split-KV", FlashDecoding, Dao et al. 2023); each leaves a normalized part and its log-sum-exp, and whichever program of a
+request finishes last merges them, in the fixed order of the splits, so the result does not depend on who was last.
+
+Shapes: q, out `[tokens, heads, head_dim]`, caches `[num_blocks, block_size, kv_heads, head_dim]` in the dtype of q, FP8 or INT8;
+k_scale, v_scale `[num_blocks, block_size, kv_heads]` float32; lse `[tokens, heads]` float32, natural log.
+A request without new tokens, or with more than `max_query_len`, is left alone.
+"""
+
+# pyright: reportGeneralTypeIssues=false
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from infer_lab.errors import UserError
+from infer_lab.kernels import _common
+from infer_lab.kernels._common import LOG2_E, Target, cdiv, launch, next_power_of_2
+
+MAX_ROWS = 64  # query heads of a KV head, times query tokens, that one program holds
+
+
+@triton.jit
+def _merge_splits(
+    out_ptr, lse_ptr, part, part_lse, base, used, out_offset, out_mask, lse_offset,
+    NUM_SPLITS: tl.constexpr, ROWS: tl.constexpr, HEAD_DIM: tl.constexpr, CHUNK: tl.constexpr, WRITE_LSE: tl.constexpr,
+):  # fmt: skip
+    """out = sum_s w_s part_s / sum_s w_s with w_s = 2^(lse_s - max lse). An empty part has lse -inf and weight 0."""
+    r = tl.arange(0, ROWS)
+    d = tl.arange(0, HEAD_DIM)
+    s = tl.arange(0, NUM_SPLITS)
+    lse_all = tl.load(
+        part_lse + (base + s[:, None]) * ROWS + r[None, :], mask=(s < used)[:, None], other=float("-inf"), cache_modifier=".cg"
+    )
+    top = tl.max(lse_all, 0)
+    top = tl.where(top == float("-inf"), 0.0, top)
+    total = tl.sum(tl.exp2(lse_all - top[None, :]), 0)
+    acc = tl.zeros([ROWS, HEAD_DIM], tl.float32)
+    for s0 in tl.range(0, used, CHUNK):
+        c = s0 + tl.arange(0, CHUNK)
+        here = c < used
+        row = (base + c[:, None]) * ROWS + r[None, :]
+        w = tl.exp2(tl.load(part_lse + row, mask=here[:, None], other=float("-inf"), cache_modifier=".cg") - top[None, :])
+        x = tl.load(part + row[:, :, None] * HEAD_DIM + d[None, None, :], mask=here[:, None, None], other=0.0, cache_modifier=".cg")
+        acc += tl.sum(x * w[:, :, None], 0)
+    acc = acc / tl.where(total == 0.0, 1.0, total)[:, None]
+    tl.store(out_ptr + out_offset[:, None] + d[None, :], acc.to(out_ptr.dtype.element_ty), mask=out_mask[:, None])
+    if WRITE_LSE:
+        lse = tl.where(total == 0.0, float("-inf"), (top + tl.log2(tl.where(total == 0.0, 1.0, total))) / 1.4426950408889634)
+        tl.store(lse_ptr + lse_offset, lse, mask=out_mask)
+
+
+@triton.jit
+def _decode_kernel(
+    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, k_scale, v_scale, block_table, cu_seqlens_q, seq_lens, part, part_lse, arrived,
+    scale_log2, max_query_len, min_split_blocks,
+    stride_qt, stride_qh, stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh,
+    stride_sb, stride_ss, stride_sh, stride_ot, stride_oh, stride_lt, stride_lh, stride_table,
+    KV_HEADS: tl.constexpr, GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, ROWS: tl.constexpr, TILE_ROWS: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr, SPLITS: tl.constexpr, NUM_SPLITS: tl.constexpr, CHUNK: tl.constexpr, WINDOW: tl.constexpr,
+    QUANTIZED: tl.constexpr, WRITE_LSE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One program is one KV head of one request and one range of its keys.
+
+    ROWS: query rows rounded up to a power of two; TILE_ROWS: the same, at least the 16 that the matrix unit takes.
+    SPLITS programs share a request; NUM_SPLITS is that rounded up to a power of two.
+    """
+    kv_head = tl.program_id(0)
+    split = tl.program_id(1)
+    request = tl.program_id(2)
+    q_start = tl.load(cu_seqlens_q + request)
+    q_len = tl.load(cu_seqlens_q + request + 1) - q_start
+    if (q_len == 0) | (q_len > max_query_len):
+        return
+    kv_len = tl.load(seq_lens + request)
+    lo = 0
+    if WINDOW > 0:
+        lo = tl.maximum(kv_len - q_len - WINDOW + 1, 0) // BLOCK_N * BLOCK_N
+    blocks = (kv_len - lo + BLOCK_N - 1) // BLOCK_N
+    per_split = tl.maximum((blocks + SPLITS - 1) // SPLITS, min_split_blocks)
+    used = tl.maximum((blocks + per_split - 1) // per_split, 1)
+    if split >= used:  # an empty split leaves no part and is not waited for
+        return
+    lo += split * per_split * BLOCK_N
+    hi = tl.minimum(lo + per_split * BLOCK_N, kv_len)
+
+    r = tl.arange(0, TILE_ROWS)
+    d = tl.arange(0, HEAD_DIM)
+    token = r // GROUP
+    head = kv_head * GROUP + r % GROUP
+    valid = token < q_len
+    position = tl.where(valid, kv_len - q_len + token, -1)
+    q_row = (q_start + token).to(tl.int64)
+    q = tl.load(q_ptr + (q_row * stride_qt + head * stride_qh)[:, None] + d[None, :], mask=valid[:, None], other=0.0)
+    if QUANTIZED and q.dtype == tl.bfloat16:
+        q = q.to(tl.float16)  # FP8 and INT8 convert to float16 exactly and in one instruction
+    k_ptr += kv_head.to(tl.int64) * stride_kh
+    v_ptr += kv_head.to(tl.int64) * stride_vh
+    if QUANTIZED:
+        k_scale += kv_head * stride_sh
+        v_scale += kv_head * stride_sh
+    table = block_table + request.to(tl.int64) * stride_table
+
+    acc = tl.zeros([TILE_ROWS, HEAD_DIM], tl.float32)
+    m = tl.full([TILE_ROWS], float("-inf"), tl.float32)
+    den = tl.zeros([TILE_ROWS], tl.float32)
+    for n in tl.range(lo, hi, BLOCK_N):
+        offs_n = n + tl.arange(0, BLOCK_N)
+        exists = offs_n < hi
+        if BLOCK_SIZE % BLOCK_N == 0:  # the tile lies in one page: one look-up
+            page = tl.load(table + n // BLOCK_SIZE).to(tl.int64)
+        else:
+            page = tl.load(table + offs_n // BLOCK_SIZE, mask=exists, other=0).to(tl.int64)
+        slot = offs_n % BLOCK_SIZE
+        k = tl.load(k_ptr + (page * stride_kb + slot * stride_ks)[None, :] + d[:, None], mask=exists[None, :], other=0.0)
+        v = tl.load(v_ptr + (page * stride_vb + slot * stride_vs)[:, None] + d[None, :], mask=exists[:, None], other=0.0)
+        s = tl.dot(q, k.to(q.dtype), input_precision=PRECISION) * scale_log2
+        if QUANTIZED:
+            s *= tl.load(k_scale + page * stride_sb + slot * stride_ss, mask=exists, other=0.0)[None, :]
+        seen = exists[None, :] & (offs_n[None, :] <= position[:, None])
+        if WINDOW > 0:
+            seen &= offs_n[None, :] > position[:, None] - WINDOW
+        s = tl.where(seen, s, float("-inf"))
+        m_new = tl.maximum(m, tl.max(s, 1))
+        base = tl.where(m_new == float("-inf"), 0.0, m_new)  # nothing seen yet: exp2(-inf - 0) is 0, not NaN
+        p = tl.exp2(s - base[:, None])
+        alpha = tl.exp2(m - base)
+        den = den * alpha + tl.sum(p, 1)
+        acc = acc * alpha[:, None]
+        if QUANTIZED:
+            # scales relative to the tile's largest keep p in the range of float16
+            vs = tl.load(v_scale + page * stride_sb + slot * stride_ss, mask=exists, other=0.0)
+            top = tl.max(vs, 0)
+            p *= (vs / tl.where(top > 0.0, top, 1.0))[None, :]
+            acc += tl.dot(p.to(q.dtype), v.to(q.dtype), input_precision=PRECISION) * top
+        else:
+            acc = tl.dot(p.to(q.dtype), v, acc, input_precision=PRECISION)
+        m = m_new
+
+    acc = acc / tl.where(den == 0.0, 1.0, den)[:, None]
+    lse2 = tl.where(den == 0.0, float("-inf"), m + tl.log2(tl.where(den == 0.0, 1.0, den)))
+    if used == 1:
+        out_offset = q_row * stride_ot + head * stride_oh
+        tl.store(out_ptr + out_offset[:, None] + d[None, :], acc.to(out_ptr.dtype.element_ty), mask=valid[:, None])
+        if WRITE_LSE:
+            tl.store(lse_ptr + q_row * stride_lt + head * stride_lh, lse2 / 1.4426950408889634, mask=valid)
+    elif SPLITS > 1:
+        pair = request * KV_HEADS + kv_head
+        base = pair.to(tl.int64) * SPLITS
+        mine = (base + split) * ROWS + r
+        tl.store(part + mine[:, None] * HEAD_DIM + d[None, :], acc, mask=(r < ROWS)[:, None])
+        tl.store(part_lse + mine, lse2, mask=r < ROWS)
+        tl.debug_barrier()  # every warp's part is written before the one atomic that announces it
+        before = tl.atomic_add(arrived + pair, 1, sem="acq_rel", scope="gpu")
+        if before == used - 1:
+            rows = tl.arange(0, ROWS)
+            token_m = rows // GROUP
+            head_m = kv_head * GROUP + rows % GROUP
+            row_m = (q_start + token_m).to(tl.int64)
+            _merge_splits(
+                out_ptr, lse_ptr, part, part_lse, base, used, row_m * stride_ot + head_m * stride_oh, token_m < q_len,
+                row_m * stride_lt + head_m * stride_lh, NUM_SPLITS, ROWS, HEAD_DIM, CHUNK, WRITE_LSE,
+            )  # fmt: skip
+            tl.store(arrived + pair, 0)  # ready for the next launch
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeConfig:
+    """programs_per_sm: how many programs the splits aim at for each multiprocessor; min_split: keys below which splitting costs more."""
+
+    block_n: int
+    num_warps: int
+    num_stages: int
+    programs_per_sm: int = 4
+    min_split: int = 256
+
+
+def decode_config(target: Target, head_dim: int, cache_element_size: int, rows: int) -> DecodeConfig:
+    """The tuned configuration of this device, else one whose tiles of k and v fit its shared memory twice."""
+    found = _common.tuned(target, "paged_decode", f"d{head_dim}-{cache_element_size * 8}bit-rows{max(rows, 16)}")
+    if found:
+        return DecodeConfig(**found)
+    if target.interpreted:
+        return DecodeConfig(32, 4, 1, min_split=32)
+    block_n = 64 if head_dim <= 128 else 32
+    stages = 3
+    while stages > 1 and 2 * stages * block_n * head_dim * cache_element_size > 0.45 * target.shared_memory:
+        stages -= 1
+    return DecodeConfig(block_n, 4, stages)
+
+
+def num_splits(target: Target, config: DecodeConfig, programs: int, max_seq_len: int) -> int:
+    """How many programs share a request: enough that `programs` times it fills the chip, none with fewer than `min_split` keys."""
+    wanted = cdiv(config.programs_per_sm * target.num_sms, max(programs, 1))
+    return max(1, min(wanted, cdiv(max_seq_len, config.min_split), 128))
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeWorkspace:
+    """Parts of split requests and the arrival counters, made once and shared by every layer (they run one after another).
+
+    The counters must be zero between launches; the kernel leaves them so.
+    """
+
+    part: torch.Tensor
+    part_lse: torch.Tensor
+    arrived: torch.Tensor
+
+    @classmethod
+    def allocate(cls, requests: int, kv_heads: int, rows: int, head_dim: int, splits: int, device: torch.device) -> DecodeWorkspace:
+        entries = requests * kv_heads * splits * rows
+        return cls(
+            torch.empty(entries * head_dim, dtype=torch.float32, device=device),
+            torch.empty(entries, dtype=torch.float32, device=device),
+            torch.zeros(requests * kv_heads, dtype=torch.int32, device=device),
+        )
+
+
+def paged_decode(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    block_table: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    seq_lens: torch.Tensor,
+    max_seq_len: int,
+    max_query_len: int = 1,
+    scale: float | None = None,
+    window: int = 0,
+    k_scale: torch.Tensor | None = None,
+    v_scale: torch.Tensor | None = None,
+    out: torch.Tensor | None = None,
+    lse: torch.Tensor | None = None,
+    workspace: DecodeWorkspace | None = None,
+    splits: int | None = None,
+    config: DecodeConfig | None = None,
+) -> torch.Tensor:
+    """Causal attention for requests with 1 to `max_query_len` new tokens, whose keys and values are already written.
+
+    max_seq_len: bound on seq_lens, known to the host; it only sets how far the grid splits, so a captured graph may use the model's limit.
+    Fills `lse` when given. Returns out. Raises UserError when heads times query tokens exceed MAX_ROWS or a cache has no scales.
+    """
+    target = _common.target_of(q.device)
+    tokens, heads, head_dim = q.shape
+    block_size, kv_heads = k_cache.shape[1], k_cache.shape[2]
+    _common.require_head_dim(head_dim)
+    _common.require_unit_stride(q=q, k_cache=k_cache, v_cache=v_cache, out=out)
+    if heads % kv_heads:
+        raise UserError(f"{heads} query heads cannot share {kv_heads} KV heads evenly")
+    if window < 0:
+        raise UserError(f"window must be 0 (off) or a positive number of keys, got {window}")
+    group = heads // kv_heads
+    rows = next_power_of_2(group * max_query_len)
+    if rows > MAX_ROWS:
+        raise UserError(
+            f"{max_query_len} query tokens x {group} heads per KV head are {group * max_query_len} rows, decode packs at most"
+            f" {MAX_ROWS}: use flash_prefill_paged for more than {MAX_ROWS // group} query tokens"
+        )
+    quantized = k_cache.dtype != q.dtype
+    if quantized and (k_scale is None or v_scale is None):
+        raise UserError(f"a {k_cache.dtype} cache under {q.dtype} queries needs k_scale and v_scale")
+    if k_cache.dtype == _common.FP8:
+        _common.require_fp8(target)
+    sb, ss, sh = k_scale.stride() if k_scale is not None and quantized else (0, 0, 0)
+    if quantized and v_scale is not None and v_scale.stride() != (sb, ss, sh):
+        raise UserError("k_scale and v_scale must have the same strides")
+    if out is None:
+        out = torch.empty_like(q, memory_format=torch.contiguous_format)
+    requests = seq_lens.numel()
+    if tokens == 0 or requests == 0:
+        return out
+    c = config or decode_config(target, head_dim, k_cache.element_size(), rows)
+    splits = splits or num_splits(target, c, requests * kv_heads, max_seq_len)
+    if splits > 1 and workspace is None:
+        workspace = DecodeWorkspace.allocate(requests, kv_heads, rows, head_dim, splits, q.device)
+    if workspace is not None and splits > 1:
+        need = requests * kv_heads * splits * rows
+        if workspace.part_lse.numel() < need or workspace.arrived.numel() < requests * kv_heads:
+            raise UserError(f"the decode workspace holds {workspace.part_lse.numel()} rows, this batch needs {need}")
+    launch(
+        _decode_kernel, (kv_heads, splits, requests),
+        q, k_cache, v_cache, out, lse, k_scale, v_scale, block_table, cu_seqlens_q, seq_lens,
+        workspace.part if workspace else None, workspace.part_lse if workspace else None, workspace.arrived if workspace else None,
+        (scale if scale is not None else head_dim**-0.5) * LOG2_E, max_query_len, max(1, c.min_split // c.block_n),
+        q.stride(0), q.stride(1), *k_cache.stride()[:3], *v_cache.stride()[:3], sb, ss, sh,
+        out.stride(0), out.stride(1), *(lse.stride() if lse is not None else (0, 0)), block_table.stride(0),
+        KV_HEADS=kv_heads, GROUP=group, HEAD_DIM=head_dim, ROWS=rows, TILE_ROWS=max(rows, 16), BLOCK_N=c.block_n,
+        BLOCK_SIZE=block_size, SPLITS=splits, NUM_SPLITS=next_power_of_2(splits), CHUNK=max(1, 64 // rows), WINDOW=window,
+        QUANTIZED=quantized, WRITE_LSE=lse is not None, PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
+        num_warps=c.num_warps, num_stages=c.num_stages,
+    )  # fmt: skip
+    return out

@@ -1,0 +1,104 @@
+"""What each kernel must compute, in plain torch: the definition that the tests hold the kernels to, and the path for a CPU.
+
+Every function upcasts to `compute_dtype` (float32; tests also use float64), follows the definition literally and is not meant to be fast.
+Shapes: `q [tokens, heads, head_dim]`, caches `[num_blocks, block_size, kv_heads, head_dim]`, `cu_seqlens [requests + 1]`,
+`seq_lens [requests]` (keys of each request, the new ones included), `block_table [requests, max_blocks]`.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from infer_lab.kernels._common import FP8, FP8_MAX, INT8_MAX
+
+
+def attention_rows(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, causal: bool, window: int, compute_dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """One request. q `[m, heads, d]`, k and v `[n, kv_heads, d]`; the last query stands at the last key (bottom-right causal).
+
+    window 0 is off; otherwise a query at position p sees keys in (p - window, p].
+    Returns out `[m, heads, d]` and the natural-log LSE `[m, heads]`; a row that sees nothing gives 0 and -inf.
+    """
+    m, n, group = q.shape[0], k.shape[0], q.shape[1] // k.shape[1]
+    q, k, v = q.to(compute_dtype), k.to(compute_dtype), v.to(compute_dtype)
+    scores = torch.einsum("mhd,nhd->hmn", q, k.repeat_interleave(group, 1)) * scale
+    position = torch.arange(m, device=q.device)[:, None] + (n - m)
+    key = torch.arange(n, device=q.device)[None, :]
+    seen = torch.ones(m, n, dtype=torch.bool, device=q.device)
+    if causal:
+        seen &= key <= position
+    if window:
+        seen &= key > position - window
+    scores = scores.masked_fill(~seen, float("-inf"))
+    lse = torch.logsumexp(scores, -1)
+    weights = torch.exp(scores - lse.masked_fill(lse == float("-inf"), 0.0)[..., None])
+    return torch.einsum("hmn,nhd->mhd", weights, v.repeat_interleave(group, 1)), lse.T
+
+
+def varlen_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    scale: float,
+    causal: bool = True,
+    window: int = 0,
+    compute_dtype: torch.dtype = torch.float32,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Requests packed back to back: request i owns q rows `[cu_q[i], cu_q[i+1])` and k, v rows `[cu_k[i], cu_k[i+1])`."""
+    out = torch.zeros(q.shape, dtype=compute_dtype, device=q.device)
+    lse = torch.full(q.shape[:2], float("-inf"), dtype=compute_dtype, device=q.device)
+    cu_q, cu_k = cu_seqlens_q.tolist(), cu_seqlens_k.tolist()
+    for q0, q1, k0, k1 in zip(cu_q, cu_q[1:], cu_k, cu_k[1:], strict=False):
+        out[q0:q1], lse[q0:q1] = attention_rows(q[q0:q1], k[k0:k1], v[k0:k1], scale, causal, window, compute_dtype)
+    return out, lse
+
+
+def gather_pages(
+    cache: torch.Tensor, scale: torch.Tensor | None, table: torch.Tensor, length: int, compute_dtype: torch.dtype
+) -> torch.Tensor:
+    """Keys or values `[length, kv_heads, d]` of one request, dequantized."""
+    slots = torch.arange(length, device=cache.device)
+    pages, offsets = table[slots // cache.shape[1]].long(), slots % cache.shape[1]
+    rows = cache[pages, offsets].to(compute_dtype)
+    return rows if scale is None else rows * scale[pages, offsets].to(compute_dtype)[..., None]
+
+
+def paged_attention(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    block_table: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    seq_lens: torch.Tensor,
+    scale: float,
+    window: int = 0,
+    k_scale: torch.Tensor | None = None,
+    v_scale: torch.Tensor | None = None,
+    compute_dtype: torch.dtype = torch.float32,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Causal attention of each request's new tokens to everything it has in the cache, the new tokens included.
+
+    Decode, chunked prefill, verification of drafts and any mixture are this one definition with different query lengths.
+    k_scale, v_scale: `[num_blocks, block_size, kv_heads]`, for an FP8 or INT8 cache.
+    """
+    out = torch.zeros(q.shape, dtype=compute_dtype, device=q.device)
+    lse = torch.full(q.shape[:2], float("-inf"), dtype=compute_dtype, device=q.device)
+    cu_q = cu_seqlens_q.tolist()
+    for i, length in enumerate(seq_lens.tolist()):
+        q0, q1 = cu_q[i], cu_q[i + 1]
+        if q1 > q0:
+            k = gather_pages(k_cache, k_scale, block_table[i], length, compute_dtype)
+            v = gather_pages(v_cache, v_scale, block_table[i], length, compute_dtype)
+            out[q0:q1], lse[q0:q1] = attention_rows(q[q0:q1], k, v, scale, True, window, compute_dtype)
+    return out, lse
+
+
+def quantize_rows(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Symmetric quantization with one float32 scale per row of the last dimension; a zero row gets scale 0 and stays zero."""
+    limit = FP8_MAX if dtype == FP8 else INT8_MAX
+    scale = x.float().abs().amax(-1) / limit
+    y = x.float() * torch.where(scale > 0, 1.0 / scale, 0.0)[..., None]
+    return (y.round() if dtype == torch.int8 else y).clamp(-limit, limit).to(dtype), scale
