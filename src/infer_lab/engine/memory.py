@@ -1,0 +1,79 @@
+"""How much memory there is, and how much of it the KV cache gets."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from infer_lab.config import ModelConfig
+from infer_lab.engine_config import EngineConfig
+from infer_lab.errors import UserError
+from infer_lab.worker.kv_cache import bytes_per_block
+
+_GIB = 2**30
+_CPU_SHARE, _CPU_LIMIT = 0.25, 4 * _GIB
+_CUDA_SHARE = 0.9
+
+
+def available_host_memory() -> int | None:
+    """Bytes that can be taken without swapping; None where the system does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def weight_bytes(config: ModelConfig, dtype: torch.dtype) -> int:
+    """Bytes of the matrices (norms and biases are dust)."""
+    q, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    layer = config.hidden_size * (2 * q + 2 * kv + 3 * config.intermediate_size)
+    embeddings = config.vocab_size * config.hidden_size * (1 if config.tie_word_embeddings else 2)
+    return (config.num_layers * layer + embeddings) * dtype.itemsize
+
+
+def check_weights_fit(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
+    """Refuse a model that cannot fit before the machine starts to swap or the driver gives up."""
+    need = weight_bytes(config, dtype)
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_host_memory()
+    if free is not None and need > free:
+        raise UserError(
+            f"{config.name} needs {need / _GIB:.1f} GiB for its weights in {str(dtype).removeprefix('torch.')},"
+            f" but {device} has {free / _GIB:.1f} GiB free; take a smaller model or dtype"
+        )
+
+
+def _activation_bytes(config: ModelConfig, engine: EngineConfig, dtype: torch.dtype) -> int:
+    """Upper estimate of what a step needs beside weights and cache: the widest layer, and the sampler's full-vocabulary buffers."""
+    widest = 4 * config.hidden_size + 3 * config.intermediate_size + 4 * config.num_heads * config.head_dim
+    return engine.max_num_batched_tokens * widest * dtype.itemsize + engine.max_num_seqs * config.vocab_size * 64 + _GIB
+
+
+def num_kv_blocks(config: ModelConfig, engine: EngineConfig, max_model_len: int, dtype: torch.dtype, device: torch.device) -> int:
+    """Blocks of the KV cache, the null block included. Called after the weights are loaded."""
+    if engine.num_kv_blocks is not None:
+        return engine.num_kv_blocks
+    block = bytes_per_block(config, engine.block_size, dtype)
+    useful = engine.max_num_seqs * -(-max_model_len // engine.block_size) + 1
+    if engine.kv_cache_memory is not None:
+        budget = engine.kv_cache_memory
+    elif device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        budget = free - (1 - _CUDA_SHARE) * total - _activation_bytes(config, engine, dtype)
+        budget /= 1 + 4 / config.num_layers  # attention gathers one layer's keys and values of a step, padded at most twofold
+    else:
+        budget = min(_CPU_SHARE * (available_host_memory() or 4 * _GIB), _CPU_LIMIT)
+    blocks = min(int(budget // block), useful)
+    if blocks < 2:
+        raise UserError(
+            f"the KV cache would get {max(budget, 0) / _GIB:.2f} GiB, less than two blocks of {block} bytes ({engine.block_size} tokens);"
+            " free some memory, or set kv_cache_memory"
+        )
+    return blocks

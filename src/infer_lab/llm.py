@@ -1,0 +1,222 @@
+"""The offline API: LLM(model).generate(prompts, params), shaped like vLLM's.
+
+    llm = LLM("smollm2")
+    outputs = llm.generate(["The sky is", "Two plus two is"], SamplingParams(max_tokens=16))
+    answer = llm.chat([{"role": "user", "content": "What is a KV cache?"}])
+
+All prompts of a call run together in one engine: continuous batching, paged KV cache, prefix cache.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from infer_lab.core.request import Request
+from infer_lab.core.scheduler import Scheduler
+from infer_lab.engine.build import build_engine
+from infer_lab.engine.detokenizer import IncrementalDetokenizer
+from infer_lab.engine_config import EngineConfig
+from infer_lab.errors import EmptyPromptError, EngineError, InvalidRequestError, UserError
+from infer_lab.outputs import RequestMetrics, RequestOutput, StreamUpdate
+from infer_lab.sampling_params import SamplingParams
+from infer_lab.tokenizer import Message, Tokenizer
+
+Prompt = str | Sequence[int]
+Params = SamplingParams | Sequence[SamplingParams] | None
+
+
+class LLM:
+    """One model in memory with its engine. Not for use from several threads at once. Options are the fields of EngineConfig."""
+
+    def __init__(self, model: str | EngineConfig = "smollm2", **options: Any) -> None:
+        self.config = _engine_config(model, options)
+        built = build_engine(self.config)
+        self.engine = built.core
+        self.model_config = built.checkpoint.config
+        self.device, self.dtype, self.max_model_len = built.device, built.dtype, built.max_model_len
+        self.kv_cache = built.cache
+        self._tokenizer = built.checkpoint.tokenizer
+        self._eos = built.checkpoint.eos_token_ids
+        self._seeds = random.Random(self.config.seed)
+        self._count = 0
+        self._closed = False
+
+    # -- what a caller wants ----------------------------------------------------------------------------------------------
+
+    def generate(self, prompts: Prompt | Sequence[Prompt], params: Params = None) -> list[RequestOutput]:
+        """Continue each prompt (text, or token ids); results in the order of the prompts. params: one for all, or one for each.
+
+        Every prompt is checked before anything runs: EmptyPromptError, PromptTooLongError, RequestTooLargeError, InvalidRequestError.
+        """
+        listed = _as_prompts(prompts)
+        return self._run(self._requests([(p if isinstance(p, str) else None, self._ids(p, i)) for i, p in enumerate(listed)], params))
+
+    def chat(self, messages: Sequence[Message] | Sequence[Sequence[Message]], params: Params = None) -> list[RequestOutput]:
+        """Answer a conversation, or each of several: lists of {"role": "system" | "user" | "assistant", "content": text}."""
+        conversations = [messages] if not messages or isinstance(messages[0], Mapping) else messages
+        prompts = []
+        for conversation in conversations:
+            text = self.tokenizer.render_chat(conversation)  # type: ignore[arg-type]
+            prompts.append((text, self.tokenizer.encode(text, add_special_tokens=False)))
+        return self._run(self._requests(prompts, params))
+
+    def stream(self, prompt: Prompt | Sequence[Message], params: SamplingParams | None = None) -> Iterator[StreamUpdate]:
+        """One prompt or conversation, token by token. Leaving the loop early aborts the request."""
+        if not isinstance(prompt, str) and len(prompt) and isinstance(prompt[0], Mapping):
+            text: str | None = self.tokenizer.render_chat(prompt)  # type: ignore[arg-type]
+            ids = self.tokenizer.encode(text, add_special_tokens=False)  # type: ignore[arg-type]
+        else:
+            text, ids = (prompt if isinstance(prompt, str) else None), self._ids(prompt, 0)  # type: ignore[arg-type]
+        (pair,) = self._requests([(text, ids)], params)
+        return self._stream(*pair)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise UserError(f"{self.model_config.name} has no tokenizer; give token ids, such as generate([[1, 2, 3]])")
+        return self._tokenizer
+
+    @property
+    def has_tokenizer(self) -> bool:
+        return self._tokenizer is not None
+
+    def close(self) -> None:
+        """Give the memory back. The object cannot be used afterwards."""
+        if not self._closed:
+            self._closed = True
+            del self.engine, self.kv_cache
+            if self.device.type == "cuda":
+                import torch
+
+                torch.cuda.empty_cache()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- requests ------------------------------------------------------------------------------------------------------------
+
+    def _ids(self, prompt: Prompt, index: int) -> list[int]:
+        if isinstance(prompt, str):
+            ids = self.tokenizer.encode(prompt)
+        else:
+            ids = list(prompt)
+            bad = next((t for t in ids if not isinstance(t, int) or not 0 <= t < self.model_config.vocab_size), None)
+            if bad is not None:
+                raise InvalidRequestError(f"prompt {index}: {bad!r} is not a token id; the vocabulary has {self.model_config.vocab_size}")
+        if not ids:
+            raise EmptyPromptError(f"prompt {index} holds no token; give some text or at least one token id")
+        return ids
+
+    def _requests(self, prompts: Sequence[tuple[str | None, list[int]]], params: Params) -> list[tuple[str | None, Request]]:
+        if self._closed:
+            raise UserError("this LLM was closed; make a new one")
+        if params is None or isinstance(params, SamplingParams):
+            params = [params or SamplingParams()] * len(prompts)
+        if len(params) != len(prompts):
+            raise UserError(f"{len(prompts)} prompts came with {len(params)} sampling parameters; give one for all, or one for each")
+        requests = []
+        for (text, ids), p in zip(prompts, params, strict=True):
+            if p.seed is None and p.temperature > 0:
+                p = replace(p, seed=self._seeds.getrandbits(63))
+            request = Request(
+                str(self._count),
+                ids,
+                p.max_tokens,
+                eos_token_ids=self._eos,
+                stop_token_ids=p.stop_token_ids,
+                ignore_eos=p.ignore_eos,
+                params=p,
+            )
+            self._count += 1
+            requests.append((text, request))
+        added: list[Request] = []
+        try:
+            for _, request in requests:
+                self.engine.scheduler.add(request)
+                added.append(request)
+        except InvalidRequestError:
+            for request in added:
+                self.engine.scheduler.abort(request.request_id)
+            raise
+        return requests
+
+    def _run(self, requests: list[tuple[str | None, Request]]) -> list[RequestOutput]:
+        alive = {request.request_id for _, request in requests}
+        while alive:
+            for update in self._step():
+                if update.finish_reason is not None:
+                    alive.discard(update.request_id)
+        return [self._output(text, request) for text, request in requests]
+
+    def _stream(self, text: str | None, request: Request) -> Iterator[StreamUpdate]:
+        detokenizer = IncrementalDetokenizer(self._tokenizer) if self._tokenizer else None
+        try:
+            while not request.is_finished:
+                for update in self._step():
+                    if update.request_id == request.request_id:
+                        new = detokenizer.add(*update.new_token_ids) if detokenizer else ""
+                        if update.finish_reason is not None:
+                            new += detokenizer.flush() if detokenizer else ""
+                            yield StreamUpdate(new, update.new_token_ids, self._output(text, request))
+                        else:
+                            yield StreamUpdate(new, update.new_token_ids)
+        finally:
+            if not self._closed and not request.is_finished:
+                self.engine.scheduler.abort(request.request_id)
+
+    def _step(self) -> list:
+        try:
+            return self.engine.step()
+        except BaseException as error:
+            # the step is neither done nor undone (out of memory, Ctrl-C): every living request is lost, the engine is not
+            self.engine.reset(Scheduler(self.engine.scheduler.config))
+            if isinstance(error, Exception):
+                raise EngineError(f"a step failed, and its requests are lost: {error}") from error
+            raise
+
+    def _output(self, text: str | None, request: Request) -> RequestOutput:
+        tokens = tuple(request.output_token_ids)
+        timeline = request.timeline
+        arrival = timeline.arrival_time or 0.0
+        metrics = RequestMetrics(
+            queue_s=timeline.queue_time or 0.0,
+            ttft_s=timeline.ttft or 0.0,
+            tpot_s=timeline.tpot,
+            e2e_s=(timeline.finish_time or arrival) - arrival,
+            itl_s=tuple(after - before for before, after in pairwise(timeline.token_times)),
+            num_preemptions=request.num_preemptions,
+        )
+        return RequestOutput(
+            request_id=request.request_id,
+            prompt=text,
+            prompt_token_ids=tuple(request.prompt_token_ids),
+            token_ids=tokens,
+            text=self._tokenizer.decode(tokens) if self._tokenizer else "",
+            finish_reason=request.finish_reason or "abort",
+            num_cached_tokens=request.num_cached_tokens,
+            metrics=metrics,
+        )
+
+
+def _engine_config(model: str | EngineConfig, options: dict[str, Any]) -> EngineConfig:
+    if isinstance(model, EngineConfig):
+        return replace(model, **options)
+    known = EngineConfig.__dataclass_fields__
+    for name in options:
+        if name not in known:
+            raise UserError(f"LLM has no option {name!r}; it has {', '.join(known)}")
+    return EngineConfig(model=str(model), **options)
+
+
+def _as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """A single prompt as a list of one."""
+    if isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int)):
+        return [prompts]  # type: ignore[list-item]
+    return list(prompts)  # type: ignore[arg-type]

@@ -1,0 +1,138 @@
+"""A GGUF file as a checkpoint: its metadata as a ModelConfig, its tensors under Hugging Face names.
+
+The one trap: files of architecture "llama" hold the rows of Q and K in the order that *interleaved* RoPE wants (pairs 2i, 2i+1);
+ours rotates halves (pairs i, i + d/2), as Hugging Face does. So the rows go back in place. Without that the logits correlate 0.63
+with the truth and the answer is empty. Qwen files are stored for half-split RoPE already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from infer_lab.config import ModelConfig
+from infer_lab.errors import CheckpointError
+from infer_lab.models.checkpoint import ARCHITECTURES, Checkpoint
+from infer_lab.models.dequantize import dequantize
+from infer_lab.models.gguf_file import GgufFile
+from infer_lab.tokenizer import tokenizer_from_gguf
+
+_TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+_LAYER = {
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_ROPE_FACTORS = "rope_freqs.weight"
+
+
+def half_split_rows(weight: torch.Tensor, num_heads: int) -> torch.Tensor:
+    """Row order for half-split RoPE out of the order for interleaved RoPE; weight is [num_heads · head_dim, ...]."""
+    rows = weight.shape[0] // num_heads // 2
+    return weight.reshape(num_heads, rows, 2, *weight.shape[1:]).transpose(1, 2).reshape(weight.shape)
+
+
+def hf_name(gguf_name: str) -> str | None:
+    """`blk.3.attn_q.weight` → `model.layers.3.self_attn.q_proj.weight`; None for a name that is not known."""
+    stem, _, suffix = gguf_name.rpartition(".")
+    if stem in _TOP:
+        return f"{_TOP[stem]}.{suffix}"
+    parts = stem.split(".")
+    if len(parts) == 3 and parts[0] == "blk" and parts[2] in _LAYER:
+        return f"model.layers.{parts[1]}.{_LAYER[parts[2]]}.{suffix}"
+    return None
+
+
+class _Metadata:
+    """Fields of the file under the prefix of its architecture; a missing or ill-typed one is a CheckpointError that names it."""
+
+    def __init__(self, file: GgufFile, architecture: str) -> None:
+        self._file, self._architecture = file, architecture
+
+    def number(self, key: str, default: float | None = None) -> Any:
+        value = self._file.fields.get(f"{self._architecture}.{key}", default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise CheckpointError(f"{self._file.path}: the field {self._architecture}.{key} should be a number and is {value!r}")
+        return value
+
+
+def _config(file: GgufFile) -> ModelConfig:
+    architecture = file.fields.get("general.architecture")
+    if architecture not in ARCHITECTURES:
+        raise CheckpointError(f"{file.path}: architecture {architecture!r} does not run here; these do: {', '.join(ARCHITECTURES)}")
+    assert isinstance(architecture, str)
+    scaling = file.fields.get(f"{architecture}.rope.scaling.type", "none")
+    if scaling != "none":
+        raise CheckpointError(f"{file.path}: RoPE scaling {scaling!r} in a GGUF file is not supported")
+    if "token_embd.weight" not in file.tensors:
+        raise CheckpointError(f"{file.path}: the tensor 'token_embd.weight' is missing; this is not a whole language model")
+    field = _Metadata(file, architecture)
+    hidden, heads = field.number("embedding_length"), field.number("attention.head_count")
+    if heads <= 0 or hidden <= 0:
+        raise CheckpointError(f"{file.path}: {heads} heads over a width of {hidden} is impossible; the file is damaged")
+    head_dim = field.number("attention.key_length", hidden // heads)
+    if field.number("rope.dimension_count", head_dim) != head_dim:
+        raise CheckpointError(f"{file.path}: RoPE over a part of the head is not supported")
+    return ModelConfig(
+        name=str(file.fields.get("general.name", file.path.stem)),
+        architecture=architecture,
+        num_layers=field.number("block_count"),
+        hidden_size=hidden,
+        intermediate_size=field.number("feed_forward_length"),
+        num_heads=heads,
+        num_kv_heads=field.number("attention.head_count_kv", heads),
+        head_dim=head_dim,
+        vocab_size=file.tensors["token_embd.weight"].shape[0],
+        max_model_len=field.number("context_length"),
+        rope_theta=field.number("rope.freq_base", 10_000.0),
+        # stored as float32: 9.999999747e-06 means 1e-05
+        rms_norm_eps=float(f"{field.number('attention.layer_norm_rms_epsilon'):.6g}"),
+        tie_word_embeddings="output.weight" not in file.tensors,
+        qkv_bias="blk.0.attn_q.bias" in file.tensors,
+        qk_norm="blk.0.attn_q_norm.weight" in file.tensors,
+    )
+
+
+def _tensors(file: GgufFile, config: ModelConfig, device: torch.device) -> Iterator[tuple[str, torch.Tensor]]:
+    permuted = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads} if config.architecture == "llama" else {}
+    for tensor in file.tensors.values():
+        if tensor.name == _ROPE_FACTORS:
+            continue
+        name = hf_name(tensor.name)
+        if name is None:
+            raise CheckpointError(f"{file.path}: the tensor {tensor.name!r} has no place in architecture {config.architecture}")
+        weight = dequantize(file, tensor, device)
+        heads = permuted.get(name.split(".")[-2])
+        if heads is not None:
+            if weight.shape[0] % (2 * heads):
+                raise CheckpointError(f"{file.path}: {tensor.name} has {weight.shape[0]} rows, not a multiple of 2 · {heads} heads")
+            weight = half_split_rows(weight, heads)
+        yield name, weight
+
+
+def open_gguf(path: Path) -> Checkpoint:
+    """Checks the whole header and the extent of every tensor; weights are read when `tensors` is iterated."""
+    file = GgufFile(path)
+    config = _config(file)
+    eos = [file.fields.get(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot", "eom")]
+    factors = ()
+    if _ROPE_FACTORS in file.tensors:
+        factors = tuple(dequantize(file, file.tensors[_ROPE_FACTORS]).tolist())
+    return Checkpoint(
+        config=config,
+        tensors=lambda device: _tensors(file, config, device),
+        tokenizer=tokenizer_from_gguf(file.fields) if "tokenizer.ggml.model" in file.fields else None,
+        eos_token_ids=tuple(dict.fromkeys(int(e) for e in eos if isinstance(e, int))),
+        rope_frequency_factors=factors,
+    )

@@ -1,0 +1,163 @@
+"""The decoder that Llama, SmolLM2, Qwen2 and Qwen3 share: norm → attention → norm → gated MLP, each added to the residual stream.
+
+The three differ in two flags of ModelConfig: `qkv_bias` (Qwen2) and `qk_norm` (Qwen3: RMSNorm over each head of q and k before RoPE).
+A step's tokens of all requests lie in one flat row [tokens, hidden]; only attention knows which token belongs to whom.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from infer_lab.config import ModelConfig
+from infer_lab.errors import CheckpointError
+from infer_lab.layers.attention import AttentionBatch, paged_attention
+from infer_lab.layers.linear import Linear, Slots, weight
+from infer_lab.layers.norm import RMSNorm
+from infer_lab.layers.rotary import RotaryTables, rotate
+from infer_lab.models.checkpoint import Checkpoint
+
+KVLayer = tuple[Tensor, Tensor]
+_IGNORED = ("rotary_emb.inv_freq",)
+
+
+class Attention(nn.Module):
+    def __init__(self, config: ModelConfig, *, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__()
+        self.heads, self.kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
+        self.q_size, self.kv_size = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        parts = {"q_proj": self.q_size, "k_proj": self.kv_size, "v_proj": self.kv_size}
+        self.qkv = Linear(config.hidden_size, parts, bias=config.qkv_bias, dtype=dtype, device=device)
+        self.out = Linear(self.q_size, {"o_proj": config.hidden_size}, dtype=dtype, device=device)
+        self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps, dtype=dtype, device=device) if config.qk_norm else None
+        self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps, dtype=dtype, device=device) if config.qk_norm else None
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVLayer, batch: AttentionBatch) -> Tensor:
+        q, k, v = self.qkv(x).split((self.q_size, self.kv_size, self.kv_size), dim=-1)
+        q = q.unflatten(-1, (self.heads, self.head_dim))
+        k = k.unflatten(-1, (self.kv_heads, self.head_dim))
+        v = v.unflatten(-1, (self.kv_heads, self.head_dim))
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        return self.out(paged_attention(q, k, v, *cache, batch).flatten(1))
+
+    def slots(self, prefix: str) -> Slots:
+        slots = self.qkv.slots(prefix) | self.out.slots(prefix)
+        if self.q_norm is not None and self.k_norm is not None:
+            slots |= self.q_norm.slots(prefix + "q_norm") | self.k_norm.slots(prefix + "k_norm")
+        return slots
+
+
+class GatedMLP(nn.Module):
+    """down(silu(gate(x)) · up(x)), with gate and up as one product."""
+
+    def __init__(self, config: ModelConfig, *, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__()
+        width = config.intermediate_size
+        self.gate_up = Linear(config.hidden_size, {"gate_proj": width, "up_proj": width}, dtype=dtype, device=device)
+        self.down = Linear(width, {"down_proj": config.hidden_size}, dtype=dtype, device=device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up(x).chunk(2, dim=-1)
+        return self.down(F.silu(gate).mul_(up))
+
+    def slots(self, prefix: str) -> Slots:
+        return self.gate_up.slots(prefix) | self.down.slots(prefix)
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, config: ModelConfig, *, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__()
+        self.input_norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype, device=device)
+        self.attention = Attention(config, dtype=dtype, device=device)
+        self.post_norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype, device=device)
+        self.mlp = GatedMLP(config, dtype=dtype, device=device)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVLayer, batch: AttentionBatch) -> Tensor:
+        x = x + self.attention(self.input_norm(x), cos, sin, cache, batch)
+        return x + self.mlp(self.post_norm(x))
+
+    def slots(self, prefix: str) -> Slots:
+        return (
+            self.input_norm.slots(prefix + "input_layernorm")
+            | self.attention.slots(prefix + "self_attn.")
+            | self.post_norm.slots(prefix + "post_attention_layernorm")
+            | self.mlp.slots(prefix + "mlp.")
+        )
+
+
+class LlamaModel(nn.Module):
+    """max_positions bounds the RoPE tables; rope_factors as in `inverse_frequencies`. Weights are unset until `load` or `randomize`."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        max_positions: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        rope_factors: tuple[float, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = weight(config.vocab_size, config.hidden_size, dtype=dtype, device=device)
+        self.layers = nn.ModuleList(DecoderLayer(config, dtype=dtype, device=device) for _ in range(config.num_layers))
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype, device=device)
+        tied = config.tie_word_embeddings
+        self.head = self.embedding if tied else weight(config.vocab_size, config.hidden_size, dtype=dtype, device=device)
+        self.rotary = RotaryTables(config, max_positions, dtype=dtype, device=device, factors=rope_factors)
+
+    def forward(self, token_ids: Tensor, positions: Tensor, caches: list[KVLayer], batch: AttentionBatch) -> Tensor:
+        """The residual stream after the last layer, [tokens, hidden]; keys and values of the tokens are in the caches then."""
+        x = F.embedding(token_ids, self.embedding)
+        cos, sin = self.rotary.at(positions)
+        for layer, cache in zip(self.layers, caches, strict=True):
+            x = layer(x, cos, sin, cache, batch)
+        return x
+
+    def logits(self, x: Tensor) -> Tensor:
+        """float32 [rows, vocab_size] for chosen rows of the residual stream: the widest product, so only rows that sample pay for it."""
+        return F.linear(self.norm(x), self.head).float()
+
+    def slots(self) -> Slots:
+        """Checkpoint name → the view of our memory that the tensor fills."""
+        slots = {"model.embed_tokens.weight": self.embedding} | self.norm.slots("model.norm")
+        if not self.config.tie_word_embeddings:
+            slots["lm_head.weight"] = self.head
+        for i, layer in enumerate(self.layers):
+            assert isinstance(layer, DecoderLayer)
+            slots |= layer.slots(f"model.layers.{i}.")
+        return slots
+
+    @torch.no_grad()
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Fill every weight; CheckpointError for a tensor that is missing, of another shape, or not part of the model."""
+        assert checkpoint.tensors is not None
+        slots = self.slots()
+        name = self.config.name
+        for key, tensor in checkpoint.tensors(self.embedding.device):
+            if key.endswith(_IGNORED) or (key == "lm_head.weight" and self.config.tie_word_embeddings):
+                continue
+            slot = slots.pop(key, None)
+            if slot is None:
+                raise CheckpointError(f"{name}: the tensor {key!r} has no place in this model (or comes twice)")
+            if slot.shape != tensor.shape:
+                raise CheckpointError(
+                    f"{name}: {key!r} has shape {tuple(tensor.shape)}, the model's configuration wants {tuple(slot.shape)}"
+                )
+            slot.copy_(tensor)
+        if slots:
+            some = ", ".join(sorted(slots)[:3])
+            raise CheckpointError(f"{name}: {len(slots)} tensors are missing from the checkpoint, among them {some}")
+
+    @torch.no_grad()
+    def randomize(self, seed: int) -> None:
+        """Random weights in place of a checkpoint: right shapes and speed, no sense. The same seed gives the same weights on one device."""
+        generator = torch.Generator(device=self.embedding.device).manual_seed(seed)
+        for key, slot in self.slots().items():
+            if key.endswith("norm.weight"):
+                slot.fill_(1.0)
+            else:
+                slot.normal_(0.0, 0.02, generator=generator)
