@@ -100,7 +100,7 @@ def finish_tile(acc, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials,
         tl.store(where, acc.to(y.dtype.element_ty), mask=inside)
     else:
         cell = tl.arange(0, BN)[:, None] * BM + tl.arange(0, BM)[None, :]
-        mine = partials + tile.to(tl.int64) * (SPLIT_K * BN * BM) + cell
+        mine = partials + tl.full((), SPLIT_K * BN * BM, tl.int64) * tile + cell
         tl.store(mine + split * (BN * BM), acc, cache_modifier=".cg")
         tl.debug_barrier()
         if tl.atomic_add(locks + tile, 1, sem="acq_rel") == SPLIT_K - 1:

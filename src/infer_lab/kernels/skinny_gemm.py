@@ -17,7 +17,7 @@ from infer_lab.kernels._common import Target, target_of
 from infer_lab.kernels._gemm import GemmConfig, check_product, config_for, finish_tile, make_locks, narrow_block, partial_sums, split_for
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def skinny_kernel(
     x, w, y, partials, locks, M, N, K, stride_xm, stride_xk, stride_wn, stride_wk, stride_ym, stride_yn,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT_K: tl.constexpr, EVEN_K: tl.constexpr,

@@ -26,7 +26,7 @@ from infer_lab.kernels.pack import PackedWeight
 SCALE_SUMS_UP_TO = 32  # tokens
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def w4a16_kernel(
     x, w, scales, zeros, y, partials, locks, M, N, K, stride_xm, stride_xk, stride_ym, stride_yn, stride_group,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr, SPLIT_K: tl.constexpr,
@@ -71,22 +71,21 @@ def w4a16_kernel(
         x_block = x_at + block * wide * BLOCK_K * stride_xk
         part = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
         for j in tl.static_range(4):
-            group: tl.constexpr = j // PER_GROUP
             if EVEN_K:
                 xj = tl.load(x_block + j * PLANE * stride_xk, mask=live, other=0.0)
             else:
                 inside = block * BLOCK_K + j * PLANE + column < K
                 xj = tl.load(x_block + j * PLANE * stride_xk, mask=live & inside[:, None], other=0.0)
             if HAS_ZEROS:
-                q = subtract(plane[j], (zero[group].to(tl.float32) + bias4(DTYPE, PTX)).to(DTYPE)[:, None], PTX)
+                q = subtract(plane[j], (zero[j // PER_GROUP].to(tl.float32) + bias4(DTYPE, PTX)).to(DTYPE)[:, None], PTX)
             else:
                 q = subtract(plane[j], tl.full([1, 1], 8.0 + bias4(DTYPE, PTX), DTYPE), PTX)
             if SCALE_WEIGHTS:
-                acc = tl.dot(multiply(q, scale[group].to(DTYPE)[:, None], PTX), xj, acc, input_precision="ieee")
+                acc = tl.dot(multiply(q, scale[j // PER_GROUP].to(DTYPE)[:, None], PTX), xj, acc, input_precision="ieee")
             else:
                 part = tl.dot(q, xj, part, input_precision="ieee")
                 if (j + 1) % PER_GROUP == 0:
-                    acc += part * scale[group].to(tl.float32)[:, None]
+                    acc += part * scale[j // PER_GROUP].to(tl.float32)[:, None]
                     part = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
         scale = next_scale
     finish_tile(acc, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K)

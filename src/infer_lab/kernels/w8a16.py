@@ -22,7 +22,7 @@ from infer_lab.kernels.pack import PackedWeight
 from infer_lab.kernels.w4a16 import SCALE_SUMS_UP_TO
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def w8a16_kernel(
     x, w, scales, zeros, y, partials, locks, M, N, K, stride_xm, stride_xk, stride_ym, stride_yn, stride_group,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr, SPLIT_K: tl.constexpr,
