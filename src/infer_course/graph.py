@@ -17,7 +17,7 @@ from infer_course.content_map import content_map
 from infer_course.errors import UnknownIdError
 from infer_course.frontmatter import Text
 from infer_course.loader import Loaded, read_all
-from infer_course.markdown import roles, scan
+from infer_course.markdown import Role, roles, scan
 from infer_course.nodes import Card, Lab, Lesson, Measurement, SetOfCards
 from infer_course.problems import Problem, did_you_mean, in_reading_order
 
@@ -161,11 +161,15 @@ def texts_of(node: Lesson | Card | Lab) -> tuple[Text, ...]:
     return (*document.texts, *(Text(body, (document.meta_line(where),), front=True) for body, where in front if body))
 
 
+def records_in(role: Role) -> tuple[str, ...]:
+    """Records that a `{measured}` or `{calc}` role reads."""
+    if role.name == "measured":
+        return (role.text.partition(":")[0].strip(),)
+    return tuple(_MEASURED_CALL.findall(role.text)) if role.name == "calc" else ()
+
+
 def _citations(text: Text) -> list[Citation]:
-    found = [Citation(role.text.partition(":")[0].strip(), text.line(role.line)) for role in roles(text.body) if role.name == "measured"]
-    for role in roles(text.body):
-        if role.name == "calc":
-            found.extend(Citation(record, text.line(role.line)) for record in _MEASURED_CALL.findall(role.text))
+    found = [Citation(record, text.line(role.line)) for role in roles(text.body) for record in records_in(role)]
     for fence in scan(text.body).fences:
         for option in _RECORD_OPTIONS:
             for record in re.split(r"[,\s]+", fence.options.get(option, "")):

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from infer_course.errors import NotACheckoutError
 from infer_course.frontmatter import Document, DocumentError, Text, read_markdown, read_notebook, read_yaml
 from infer_course.nodes import Card, Lab, Lesson, Measurement, SetOfCards
-from infer_course.problems import Problem, did_you_mean
+from infer_course.problems import Problem, Rule, did_you_mean
 from infer_course.schema import PROVENANCE
 
 _RENDERED = {
@@ -36,7 +36,7 @@ class Loaded:
     unreadable: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
 
-    def error(self, file: str, line: int, message: str, fix: str, rule: str) -> None:
+    def error(self, file: str, line: int, message: str, fix: str, rule: Rule) -> None:
         self.problems.append(Problem("error", file, line, message, fix, rule))
 
 
@@ -100,7 +100,7 @@ def _add(out: Loaded, root: Path, path: Path, kind: str, model: type[BaseModel],
     try:
         node: Any = model.model_validate({**document.meta, "path": relative, "document": document})
     except ValidationError as error:
-        for found in error.errors():
+        for found in _causes(error):
             line = document.meta_line(".".join(str(step) for step in found["loc"]))
             message, fix = _explain(kind, found, model)
             out.error(relative, line, message, fix, "front-matter")
@@ -140,6 +140,24 @@ def _explain(kind: str, found: Any, model: type[BaseModel]) -> tuple[str, str]:
             return f"{kind}: `{name}` cannot be {shown[:60]}: {found['msg']}.", f"correct `{name}`"
 
 
+def _causes(error: ValidationError) -> list[Any]:
+    """The findings without those that only follow from others (a list is "too short" when its one entry is invalid)."""
+    found = error.errors()
+    return [
+        e
+        for e in found
+        if e["type"] != "too_short" or not any(len(o["loc"]) > len(e["loc"]) and o["loc"][: len(e["loc"])] == e["loc"] for o in found)
+    ]
+
+
+def _json_line(text: str, loc: tuple[int | str, ...]) -> int:
+    """Line of the innermost key of `loc` that the file has, each searched after the one around it."""
+    lines, at = text.split("\n"), 0
+    for step in loc:
+        at = next((n for n in range(at, len(lines)) if f'"{step}":' in lines[n]), at)
+    return at + 1
+
+
 def _add_measurement(out: Loaded, root: Path, path: Path) -> None:
     relative = path.relative_to(root).as_posix()
     expected = f"{path.parent.name}/{path.stem}"
@@ -161,10 +179,8 @@ def _add_measurement(out: Loaded, root: Path, path: Path) -> None:
     try:
         record = Measurement.model_validate({**raw, "path": relative})
     except ValidationError as error:
-        lines = text.split("\n")
-        for found in error.errors():
-            step = next((str(s) for s in reversed(found["loc"]) if isinstance(s, str)), "")
-            line = next((n for n, content in enumerate(lines, 1) if f'"{step}"' in content), 1)
+        for found in _causes(error):
+            line = _json_line(text, found["loc"])
             message, _ = _explain("record", found, Measurement)
             rule = "provenance" if found["loc"] and found["loc"][0] in PROVENANCE else "record"
             out.error(relative, line, message, "measure again; records are written by programs, not by hand", rule)

@@ -7,6 +7,7 @@ directive such as `{note}` holds prose while `{code-block}` does not.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 _FENCE = re.compile(r"^(\s*)(`{3,}|~{3,}|:{3,})\s*(.*?)\s*$")
@@ -30,11 +31,11 @@ _OPAQUE = frozenset(
     ]
 )
 
-ROLE = re.compile(r"\{([a-z][\w-]*)\}(`+)((?:(?!\n[ \t]*\n).)+?)(?<!`)\2(?!`)", re.DOTALL)
+# Inline code, or with a name before it a role: one pattern, so that a role quoted inside code is code.
+_INLINE = re.compile(r"(?:\{([a-z][\w-]*)\})?(?<!`)(`+)(?!`)((?:(?!\n[ \t]*\n).)+?)(?<!`)\2(?!`)", re.DOTALL)
 _COMMENTS = (re.compile(r"<!--.*?-->", re.DOTALL), re.compile(r"^%.*$|^\([\w-]+\)=\s*$", re.MULTILINE))
 _ATOMS = (
-    ROLE,
-    re.compile(r"(?<!`)(`+)(?!`)((?:(?!\n[ \t]*\n).)+?)(?<!`)\1(?!`)", re.DOTALL),
+    _INLINE,
     re.compile(r"\$\$.+?\$\$", re.DOTALL),
     re.compile(r"(?<![\\$])\$(?![\s$])[^$\n]+?(?<![\s\\])\$(?!\d)"),
 )
@@ -150,11 +151,18 @@ def roles(text: str) -> tuple[Role, ...]:
     """Every role that stands in prose, with the line on which it begins. `\\|` (a bar inside a table) is read as a bar."""
     prose = _without(scan(text).prose_text(), _COMMENTS)
     found = []
-    for match in ROLE.finditer(prose):
+    for match in _INLINE.finditer(prose):
+        if not match[1]:
+            continue
         row = prose[prose.rfind("\n", 0, match.start()) + 1 :].lstrip().startswith("|")
         splits = row and re.search(r"(?<!\\)\|", match[3]) is not None
         found.append(Role(match[1], " ".join(match[3].replace("\\|", "|").split()), prose.count("\n", 0, match.start()), splits))
     return tuple(found)
+
+
+def replace_roles(text: str, shown: Callable[[str, str], str]) -> str:
+    """`text` with each role replaced by `shown(name, text of the role)`; code stays."""
+    return _INLINE.sub(lambda match: shown(match[1], match[3].replace("\\|", "|")) if match[1] else match[0], text)
 
 
 def links(text: str) -> tuple[tuple[str, int], ...]:

@@ -11,18 +11,24 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 Severity = Literal["error", "warning"]
+Rule = Literal[
+    "unreadable", "front-matter", "id-is-file-name", "part-is-folder", "duplicate-id", "unknown-id", "provenance", "record", "schema-file",
+    "missing-section", "section-order", "unknown-section", "empty-section", "page-title", "word-limit", "chinese", "follow-ups", "mistakes",
+    "rubric", "calc", "measured", "typed-number", "unit-spelling", "table-bar", "orphan", "one-way", "cycle", "repeated", "broken-link",
+    "stale-record", "dirty-record", "old-source", "code",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding. `file` is relative to the checkout, `line` counts from 1, `rule` is a stable short name for it."""
+    """One finding. `file` is relative to the checkout, `line` counts from 1, `rule` is the stable name of what it breaks."""
 
     severity: Severity
     file: str
     line: int
     message: str
     fix: str
-    rule: str
+    rule: Rule
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.severity}: {self.message} Fix: {self.fix}"

@@ -11,7 +11,7 @@ from rich.table import Table
 from infer_course import calc, measure
 from infer_course.errors import CourseError
 from infer_course.graph import Graph, Node
-from infer_course.markdown import ROLE
+from infer_course.markdown import replace_roles
 from infer_course.nodes import Card, Lab, Lesson, Measurement
 from infer_course.schema import RubricItem
 
@@ -46,8 +46,7 @@ def show(console: Console, graph: Graph, node: Node, pause: Pause) -> None:
 def with_numbers(text: str, graph: Graph) -> str:
     """Markdown with `{calc}`, `{measured}` and `{given}` replaced by what they come to; other roles by their text."""
 
-    def number(match: object) -> str:
-        name, body = match[1], match[3]  # type: ignore[index]
+    def number(name: str, body: str) -> str:
         try:
             if name == "calc":
                 return calc.evaluate(body, graph).text
@@ -57,7 +56,7 @@ def with_numbers(text: str, graph: Graph) -> str:
             return f"[{error}]"
         return body
 
-    return ROLE.sub(number, text)
+    return replace_roles(text, number)
 
 
 def _card(console: Console, graph: Graph, card: Card, pause: Pause) -> None:

@@ -8,6 +8,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from infer_course.schema import json_schema
+
 CARD = """\
 ---
 id: {id}
@@ -26,6 +28,8 @@ sources:
   - {{title: A paper, url: "https://example.org/paper", checked: 2025-06-01}}
 rubric:
   - {{id: formula, level: junior, text: States the formula., follow_up: "What is the 2 for?"}}
+  - {{id: meaning, level: mid, text: Says what each factor is.}}
+  - {{id: limits, level: senior, text: Says when the formula stops being true.}}
   - {{id: heads, level: red_flag, text: Takes query heads for KV heads.}}
 ---
 
@@ -137,7 +141,12 @@ def record(**changes: Any) -> dict[str, Any]:
     return base | changes
 
 
-def notebook(text: str = "# KV cache by hand\n\nPredict, measure, explain.\n", **changes: Any) -> dict[str, Any]:
+LAB_TEXT = "# KV cache by hand\n\n" + "".join(
+    f"## {name}\n\nText.\n\n" for name in ("Setup", "Predict", "Measure", "Explain", "Break it", "Check", "In the interview")
+)
+
+
+def notebook(text: str = LAB_TEXT, **changes: Any) -> dict[str, Any]:
     """A notebook with one markdown cell; `changes` replace its `infer_course` fields."""
     meta: dict[str, Any] = {
         "id": "kv-cache-by-hand",
@@ -169,6 +178,7 @@ class Tree:
         self.write("labs/part0/kv-cache-by-hand.ipynb", json.dumps(notebook(), indent=1))
         self.write("measurements/h200/kv-cache-by-hand.json", json.dumps(record(), indent=2))
         self.write("src/infer_lab/thing.py", "x = 1\n")
+        self.write("questions/schema.json", json_schema())
 
     def path(self, name: str) -> Path:
         return self.root / name

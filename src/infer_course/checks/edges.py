@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from infer_course.graph import Graph, texts_of
 from infer_course.markdown import links, scan
 from infer_course.nodes import Card, Lab, Lesson
-from infer_course.problems import Problem
+from infer_course.problems import Problem, Rule, did_you_mean
 
 _LISTS = {Card: ("lessons", "labs", "follow_ups", "measurements", "tags"), Lesson: ("prerequisites",), Lab: ("lessons", "measurements")}
 
@@ -26,7 +26,7 @@ def check_edges(graph: Graph) -> Iterator[Problem]:
         yield from _links(graph, node, paths)
 
 
-def _problem(node: Card | Lesson | Lab, field: str, message: str, fix: str, rule: str) -> Problem:
+def _problem(node: Card | Lesson | Lab, field: str, message: str, fix: str, rule: Rule) -> Problem:
     return Problem("error", node.path, node.document.meta_line(field), message, fix, rule)
 
 
@@ -63,7 +63,7 @@ def _one_way(graph: Graph) -> Iterator[Problem]:
         if card.id in card.follow_ups:
             yield _problem(card, "follow_ups", "the card is its own follow-up.", f"remove `{card.id}`", "one-way")
         for lab in graph.labs_of_card(card.id):
-            if not set(card.lessons) & set(lab.lessons):
+            if not set(card.lessons) & set(lab.lessons) and graph.lessons_of_card(card.id):
                 message = f"one-way edge: the card names the lab `{lab.id}`, but they share no lesson, so no lesson shows both."
                 fix = f"add one of {', '.join(card.lessons)} to the lab's `lessons`, or one of {', '.join(lab.lessons)} to the card's"
                 yield _problem(card, "labs", message, fix, "one-way")
@@ -126,10 +126,23 @@ def _links(graph: Graph, node: Card | Lesson | Lab, paths: dict[str, Card | Less
                 message = f"one-way edge: the text links to `{other.id}`, whose page does not lead back here."
                 yield Problem("error", node.path, line, message, _edge_fix(node, other), "one-way")
         for fence in scan(text.body).fences:
+            if fence.directive == "card" and isinstance(node, Lesson):
+                yield from _embedded(graph, node, fence.argument, text.line(fence.line))
             path = _file(fence.argument) if fence.directive in _FILE_DIRECTIVES else None
             if path and _resolve(graph.root, node.path, path) is None:
                 message = f"`{{{fence.directive}}}` names a file that does not exist: `{fence.argument}`."
                 yield Problem("error", node.path, text.line(fence.line), message, "correct the path", "broken-link")
+
+
+def _embedded(graph: Graph, lesson: Lesson, card_id: str, line: int) -> Iterator[Problem]:
+    """A card shown inside a lesson exists and belongs to it."""
+    if card_id not in graph.cards:
+        if card_id not in graph.unreadable:
+            message = f"`{{card}}` shows `{card_id}`: no written card has this id.{did_you_mean(card_id, graph.cards)}"
+            yield Problem("error", lesson.path, line, message, "name a written card", "unknown-id")
+    elif lesson.id not in graph.cards[card_id].lessons:
+        message = f"one-way edge: the lesson shows the card `{card_id}`, which does not name it."
+        yield Problem("error", lesson.path, line, message, _edge_fix(lesson, graph.cards[card_id]), "one-way")
 
 
 def _file(target: str) -> str | None:

@@ -12,34 +12,38 @@ from collections.abc import Iterator
 from infer_course import calc, measure
 from infer_course.errors import CourseError
 from infer_course.frontmatter import Text
-from infer_course.graph import Graph, texts_of
+from infer_course.graph import Graph, records_in, texts_of
 from infer_course.markdown import roles, scan, words_only
 from infer_course.nodes import Card, Lab, Lesson
-from infer_course.problems import Problem
+from infer_course.problems import Problem, Rule
 from infer_lab.errors import UserError
 from infer_lab.units import Quantity
 
 _AMOUNT = r"(?<![\w.,])~?\d[\d,]*(?:\.\d+)?"
 _BYTES = r"(?:[kKMGTP]i?B|bytes?|(?<=[ \u00a0\u202f])B)"  # "8B" is a model's size, "8 B" are bytes
 _FLOPS = r"[kMGTP]?FLOPs?|[kMGTP]?FLOPS"
+# "2×" is a ratio, but "2 × layers" a product; a Chinese character may follow a unit, so words are ASCII words here.
 _UNIT = (
     rf"{_BYTES}(?:/(?:s|sec|tok|token))?|(?:{_FLOPS})(?:/(?:s|B|byte))?|[GMT]bit/s|[GMT]b(?:ps|/s)"
     r"|ms|µs|μs|us|ns|msec|usec|seconds?|minutes?|hours?"
-    r"|(?:tok|tokens?)(?:/s(?:ec)?|/step| per second| a second)|req(?:uests?)?/s|percent|%|(?<=\d)[×x](?!\s*\d)"  # "2×" is a ratio, "2 × layers" a product
+    r"|(?:tok|tokens?)(?:/s(?:ec)?|/step| per second| a second)|req(?:uests?)?/s|percent|%|(?<=\d)[×x](?!\s*\d)"
 )
-TYPED = re.compile(rf"{_AMOUNT}(?:[ \u00a0\u202f-]?(?:{_UNIT})|[ \u00a0\u202f]s)(?![\w/])")
-_SPELLING: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\b\d[\d,.]*(?:[kKMGT]i?B|ms|µs|us|ns|[MGTP]FLOPs?)(?!\w)(?:/\w+)?"), "put a space between number and unit: `80 GB`"),
-    (re.compile(r"(?<![\w/])KB(?:/s)?(?!\w)"), "KB is ambiguous: write kB (1,000 B) or KiB (1,024 B)"),
-    (re.compile(r"(?<=\d )(?:[kmgt]b|[MGT]b|[KMGT]ib)(?:/s)?(?![\w])"), "b is bit: write GB or GiB for bytes, Gbit/s for a network rate"),
-    (re.compile(r"(?<!\w)[KMGTP]i?Bs(?!\w)"), "units take no plural: GB, GiB"),
-    (re.compile(r"(?<!\w)[kMGTP]?FLOPS(?:/s)?(?!\w)"), "write FLOP/s for a rate and FLOP for an amount, e.g. TFLOP/s"),
-    (re.compile(r"(?<!\w)[MGTP]FLOPs(?:/s)?(?!\w)"), "write TFLOP for an amount and TFLOP/s for a rate"),
-    (re.compile(r"(?<!\w)[\w/]+/sec(?!\w)"), "write /s"),
-    (re.compile(r"(?<!\w)(?:msec|usec|secs)(?!\w)"), "write ms, µs, s"),
-    (re.compile(r"(?<=\d )us(?!\w)"), "write µs in text (`us` is for roles)"),
-    (re.compile(r"(?<=\d )(?:MS|Ms|mS)(?!\w)"), "milliseconds are ms"),
-)  # fmt: skip
+TYPED = re.compile(rf"{_AMOUNT}(?:[ \u00a0\u202f-]?(?:{_UNIT})|[ \u00a0\u202f]s)(?![\w/])", re.ASCII)
+_SPELLING: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.ASCII), fix)
+    for pattern, fix in (
+        (r"(?<![\w.,-])\d[\d,.]*(?:[kKMGT]i?B|ms|µs|us|ns|[MGTP]FLOPs?)(?!\w)(?:/\w+)?", "put a space between number and unit: `80 GB`"),
+        (r"(?<![\w/])KB(?:/s)?(?!\w)", "KB is ambiguous: write kB (1,000 B) or KiB (1,024 B)"),
+        (r"(?<=\d )(?:[kmgt]b|[MGT]b|[KMGT]ib)(?:/s)?(?!\w)", "b is bit: write GB or GiB for bytes, Gbit/s for a network rate"),
+        (r"(?<!\w)[KMGTP]i?Bs(?!\w)", "units take no plural: GB, GiB"),
+        (r"(?<!\w)[kMGTP]?FLOPS(?:/s)?(?!\w)", "write FLOP/s for a rate and FLOP for an amount, e.g. TFLOP/s"),
+        (r"(?<!\w)[MGTP]FLOPs(?:/s)?(?!\w)", "write TFLOP for an amount and TFLOP/s for a rate"),
+        (r"(?<!\w)[A-Za-z]+/sec(?!\w)", "write /s"),
+        (r"(?<!\w)(?:msec|usec|secs)(?!\w)", "write ms, µs, s"),
+        (r"(?<=\d )us(?!\w)", "write µs in text (`us` is for roles)"),
+        (r"(?<=\d )(?:MS|Ms|mS)(?!\w)", "milliseconds are ms"),
+    )
+)
 _BINARY_K = re.compile(r"(?<![\w.-])\d+[kK](?=[ \u00a0-](?:tokens?|context|prompt|window|sequence)|上下文)")
 _NUMERIC_ROLES = ("calc", "measured")
 
@@ -57,7 +61,7 @@ def check_figures(graph: Graph) -> Iterator[Problem]:
         yield from _estimate(graph, card)
 
 
-def _error(node: Card | Lesson | Lab, line: int, message: str, fix: str, rule: str) -> Problem:
+def _error(node: Card | Lesson | Lab, line: int, message: str, fix: str, rule: Rule) -> Problem:
     return Problem("error", node.path, line, message, fix, rule)
 
 
@@ -67,6 +71,8 @@ def _roles(graph: Graph, node: Card | Lesson | Lab, text: Text) -> Iterator[Prob
         if role.splits_table and role.name in _NUMERIC_ROLES:
             fix = f"write `\\|` inside a table: {{{role.name}}}`{role.text.replace('|', chr(92) + '|')}`"
             yield _error(node, line, f"the bar in {{{role.name}}}`{role.text}` would cut its table row.", fix, "table-bar")
+        if graph.unreadable.intersection(records_in(role)):
+            continue  # the record's own problem says it
         try:
             if role.name == "calc":
                 calc.evaluate(role.text, graph)
@@ -86,6 +92,8 @@ def _series(graph: Graph, node: Card | Lesson | Lab, text: Text) -> Iterator[Pro
         records = [part for part in re.split(r"[,\s]+", fence.options.get("record", fence.argument)) if part]
         if not records:
             yield _error(node, line, "the figure names no record.", "add `:record: <device>/<name>`", "measured")
+        if graph.unreadable.intersection(records):
+            continue
         names: list[str] = []
         for record in records:
             try:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from infer_course.graph import Graph
 from infer_course.markdown import count_words, scan, words_only
 from infer_course.nodes import Card, Lab, Lesson, paragraphs
-from infer_course.problems import Problem, did_you_mean
+from infer_course.problems import Problem, Rule, did_you_mean
 from infer_course.schema import CARD_SECTIONS
 
 DIRECT_ANSWER_WORDS = 120
@@ -40,7 +40,7 @@ def check_structure(graph: Graph) -> Iterator[Problem]:
         yield from _lab(lab)
 
 
-def _error(node: Card | Lesson | Lab, line: int, message: str, fix: str, rule: str) -> Problem:
+def _error(node: Card | Lesson | Lab, line: int, message: str, fix: str, rule: Rule) -> Problem:
     return Problem("error", node.path, line, message, fix, rule)
 
 
