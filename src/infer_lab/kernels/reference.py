@@ -102,3 +102,34 @@ def quantize_rows(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, to
     scale = x.float().abs().amax(-1) / limit
     y = x.float() * torch.where(scale > 0, 1.0 / scale, 0.0)[..., None]
     return (y.round() if dtype == torch.int8 else y).clamp(-limit, limit).to(dtype), scale
+
+
+def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float, compute_dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """x / sqrt(mean(x^2) + eps) * weight over the last dimension, not rounded in between."""
+    x = x.to(compute_dtype)
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight.to(compute_dtype)
+
+
+def silu_mul(gate_up: torch.Tensor, compute_dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """silu(gate) * up, where the last dimension holds gate then up."""
+    gate, up = gate_up.to(compute_dtype).chunk(2, -1)
+    return gate * torch.sigmoid(gate) * up
+
+
+def rope(
+    x: torch.Tensor, positions: torch.Tensor, cos_sin: torch.Tensor, interleaved: bool = False, compute_dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """Rotate `x [tokens, heads, d]` by the angles of its positions; cos_sin `[max_positions, d]` holds d/2 cosines, then d/2 sines.
+
+    Pair i is (x[i], x[i + d/2]), or (x[2i], x[2i + 1]) when interleaved (the GPT-J layout).
+    """
+    cos, sin = (t[:, None] for t in cos_sin[positions.long()].to(compute_dtype).chunk(2, -1))
+    x = x.to(compute_dtype)
+    a, b = (x[..., 0::2], x[..., 1::2]) if interleaved else x.chunk(2, -1)
+    first, second = a * cos - b * sin, b * cos + a * sin
+    return torch.stack((first, second), -1).flatten(-2) if interleaved else torch.cat((first, second), -1)
+
+
+def log_softmax_gather(logits: torch.Tensor, token_ids: torch.Tensor, compute_dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Log-probabilities `[rows, n]` of `token_ids [rows, n]` under `logits [rows, vocabulary]`."""
+    return torch.log_softmax(logits.to(compute_dtype), -1).gather(-1, token_ids.long())
