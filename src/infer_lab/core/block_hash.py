@@ -11,13 +11,12 @@ swapped cannot restart it. On a hit the parent and the tokens are compared too, 
 
 from __future__ import annotations
 
-import hashlib
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 ExtraKeys = tuple[tuple[str, str], ...]
-Digest = Callable[[bytes], bytes]
 
 
 class BlockKey(NamedTuple):
@@ -28,32 +27,26 @@ class BlockKey(NamedTuple):
     tokens: bytes
 
 
-def sha256(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()
-
-
-def root_digest(extra_keys: ExtraKeys, digest: Digest = sha256) -> bytes:
+def root_digest(extra_keys: ExtraKeys) -> bytes:
     """The parent of a first block. Every part goes in with its length, so that no two different sets of keys read the same."""
     parts = [b"infer_lab.kv"]
     for name, value in sorted(extra_keys):
         for text in (name, value):
             data = text.encode()
             parts += [len(data).to_bytes(8, "little"), data]
-    return digest(b"".join(parts))
+    return sha256(b"".join(parts)).digest()
 
 
-def extend_block_keys(
-    keys: list[BlockKey], token_ids: Sequence[int], extra_keys: ExtraKeys, block_size: int, digest: Digest = sha256
-) -> None:
+def extend_block_keys(keys: list[BlockKey], token_ids: Sequence[int], extra_keys: ExtraKeys, block_size: int) -> None:
     """Append the keys of the full blocks of `token_ids` that `keys` lacks. Work is proportional to the new blocks only."""
     first, last = len(keys), len(token_ids) // block_size
     if first == last:
         return
-    parent = keys[-1].digest if keys else root_digest(extra_keys, digest)
+    parent = keys[-1].digest if keys else root_digest(extra_keys)
     data = array("q", token_ids[first * block_size : last * block_size]).tobytes()
     width = 8 * block_size
     for at in range(0, len(data), width):
         tokens = data[at : at + width]
-        key = BlockKey(digest(parent + tokens), parent, tokens)
+        key = BlockKey(sha256(parent + tokens).digest(), parent, tokens)
         keys.append(key)
         parent = key.digest

@@ -24,7 +24,8 @@ class SchedulerConfig:
       max_num_partial_prefills: how many requests may be in the middle of a prompt at once; 0 = no limit.
     Limits
       max_model_len: prompt and output together, for every request.
-      max_waiting_requests, max_waiting_tokens: what the queue takes before `QueueFullError`; 0 = no limit.
+      max_waiting_requests, max_waiting_tokens, max_waiting_per_tenant (requests):
+        what may wait before `QueueFullError`; 0 = no limit.
     Order
       policy: "fcfs", or "priority" (smaller first), where waiting `priority_aging_s` seconds is worth one level.
       tenant_weights: shares of tenants while several wait; 1 for those not named.
@@ -50,6 +51,7 @@ class SchedulerConfig:
     max_num_partial_prefills: int = 0
     max_waiting_requests: int = 0
     max_waiting_tokens: int = 0
+    max_waiting_per_tenant: int = 0
     policy: Literal["fcfs", "priority"] = "fcfs"
     priority_aging_s: float = 10.0
     tenant_weights: Mapping[str, float] = field(default_factory=dict)
@@ -73,6 +75,7 @@ class SchedulerConfig:
             "max_num_partial_prefills",
             "max_waiting_requests",
             "max_waiting_tokens",
+            "max_waiting_per_tenant",
         ):
             require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
         require(0 <= self.watermark < 1, f"watermark must lie in [0, 1), got {self.watermark}")
@@ -85,6 +88,10 @@ class SchedulerConfig:
             self.enable_chunked_prefill or self.max_num_batched_tokens >= self.max_model_len,
             f"without chunked prefill a step must take the longest prompt: raise max_num_batched_tokens"
             f" ({self.max_num_batched_tokens}) to max_model_len ({self.max_model_len}) or lower the latter",
+        )
+        require(
+            self.enable_chunked_prefill or not (self.long_prefill_token_threshold or self.max_num_partial_prefills),
+            "long_prefill_token_threshold and max_num_partial_prefills say how prompts are cut; they need enable_chunked_prefill",
         )
         require(self.policy in ("fcfs", "priority"), f"policy must be 'fcfs' or 'priority', got {self.policy!r}")
         require(self.priority_aging_s > 0, f"priority_aging_s must be positive, got {self.priority_aging_s}")

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from infer_lab.core.block_hash import Digest, extend_block_keys, sha256
+from infer_lab.core.block_hash import extend_block_keys
 from infer_lab.core.block_pool import BlockPool
 from infer_lab.core.plan import BlockCopy
 from infer_lab.core.request import Request
@@ -36,14 +36,12 @@ class KVCacheManager:
         *,
         num_host_blocks: int = 0,
         enable_prefix_caching: bool = True,
-        digest: Digest = sha256,
     ) -> None:
         self.block_size = block_size
         self.pool = BlockPool(num_blocks)
         self.enable_prefix_caching = enable_prefix_caching
         self.num_host_blocks = num_host_blocks
         self._free_host = list(range(num_host_blocks - 1, -1, -1))
-        self._digest = digest
 
     @property
     def num_free_host_blocks(self) -> int:
@@ -63,7 +61,7 @@ class KVCacheManager:
         (a step must have a token whose logits it samples from). Nothing is held yet."""
         if not self.enable_prefix_caching:
             return []
-        extend_block_keys(request.block_keys, request.token_ids, request.cache_keys, self.block_size, self._digest)
+        extend_block_keys(request.block_keys, request.token_ids, request.cache_keys, self.block_size)
         hits = []
         for key in request.block_keys[: (request.num_tokens - 1) // self.block_size]:
             block = self.pool.lookup(key)
@@ -110,7 +108,7 @@ class KVCacheManager:
         full = num_final_tokens // self.block_size
         if full <= request.num_filed_blocks or not self.enable_prefix_caching:
             return
-        extend_block_keys(request.block_keys, request.token_ids, request.cache_keys, self.block_size, self._digest)
+        extend_block_keys(request.block_keys, request.token_ids, request.cache_keys, self.block_size)
         for index in range(request.num_filed_blocks, full):
             self.pool.file(request.block_ids[index], request.block_keys[index])
         request.num_filed_blocks = full

@@ -5,7 +5,7 @@ Why at once: a request that can never be served must not wait in the queue, wher
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from infer_lab.core.config import SchedulerConfig
 from infer_lab.core.request import Request
@@ -31,13 +31,18 @@ def check_request(request: Request, config: SchedulerConfig) -> None:
         )
 
 
-def check_queue(requests: Sequence[Request], num_waiting: int, waiting_tokens: int, config: SchedulerConfig) -> None:
-    """Refuse what the queue does not take now. A group enters whole or not at all."""
-    limit = config.max_waiting_requests
-    if limit and num_waiting + len(requests) > limit:
-        raise QueueFullError(
-            f"{num_waiting} requests wait and {len(requests)} more would pass max_waiting_requests = {limit}; try again later"
-        )
-    tokens, limit = sum(request.num_tokens for request in requests), config.max_waiting_tokens
-    if limit and waiting_tokens + tokens > limit:
-        raise QueueFullError(f"{waiting_tokens} tokens wait and {tokens} more would pass max_waiting_tokens = {limit}; try again later")
+def check_queue(
+    requests: Sequence[Request], num_waiting: int, waiting_tokens: int, waiting_of: Mapping[str, int], config: SchedulerConfig
+) -> None:
+    """Refuse what the queue does not take now. `requests` (one, or a group) enter whole or not at all."""
+    tenant = requests[0].tenant
+    new, tokens = len(requests), sum(request.num_tokens for request in requests)
+    for limit, name, there, more, unit in (
+        (config.max_waiting_requests, "max_waiting_requests", num_waiting, new, "requests"),
+        (config.max_waiting_tokens, "max_waiting_tokens", waiting_tokens, tokens, "tokens"),
+        (config.max_waiting_per_tenant, "max_waiting_per_tenant", waiting_of.get(tenant, 0), new, f"requests of tenant {tenant!r}"),
+    ):
+        if limit and more > limit:
+            raise RequestTooLargeError(f"{more} {unit} at once can never enter a queue with {name} = {limit}")
+        if limit and there + more > limit:
+            raise QueueFullError(f"{there} {unit} wait, and {more} more would pass {name} = {limit}; try again later")

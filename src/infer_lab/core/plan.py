@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 PLACEHOLDER = -1
 """In a plan issued ahead of the outputs before it: the token that the request's previous step samples. The worker knows it by then."""
@@ -33,8 +33,7 @@ class AdmittedRequest:
     params: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledRequest:
+class ScheduledRequest(NamedTuple):
     """What one request computes in this step.
 
     The step writes KV for positions [start, start + len(token_ids)) and reads KV of [0, start).
@@ -55,6 +54,10 @@ class ScheduledRequest:
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def draft_token_ids(self) -> tuple[int, ...]:
+        return self.token_ids[len(self.token_ids) - self.num_drafts :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,12 @@ class StepPlan:
 
     @property
     def num_tokens(self) -> int:
-        return sum(s.num_tokens for s in self.scheduled)
+        return sum(len(s.token_ids) for s in self.scheduled)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing to run and nothing to tell the worker. (Still to be applied, with an empty output.)"""
+        return not (self.scheduled or self.admitted or self.released or self.swap_out or self.swap_in or self.copies)
 
 
 @dataclass(frozen=True, slots=True)

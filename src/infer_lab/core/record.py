@@ -76,7 +76,6 @@ class StepRecord:
     num_admitted: int
     num_preempted: int
     num_swapped_out: int
-    num_finished: int
     num_running: int
     num_waiting: int
     used_blocks: int

@@ -60,7 +60,6 @@ class Request:
         "block_keys",
         "cache_keys",
         "draft_token_ids",
-        "epoch",
         "finish_reason",
         "group_id",
         "has_row",
@@ -127,7 +126,6 @@ class Request:
         self.num_pending_samples = 0  # issued plans that will sample for this request and are not applied yet
         self.num_cached_tokens = 0  # tokens of the first admission that were not computed, since their KV was there
         self.num_preemptions = 0
-        self.epoch = 0  # grows whenever KV is thrown away, so that a late output does not touch the new life
         self.has_row = False  # the worker keeps a row for it
 
         self.block_ids: list[int] = []  # block_ids[p // block_size] holds position p
