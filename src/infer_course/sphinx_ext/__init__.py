@@ -1,0 +1,58 @@
+"""The Sphinx extension of the course: everything that makes the pages more than their Markdown.
+
+Kept free of the book builder's own modules: any Sphinx with MyST can use it. Reads: `source` (a page's source), `roles`, `embeds`,
+`figures`, `card_page`, `lesson_page` (directives and arrangement), `pages` (filling and framing), `docnodes` (nodes and their HTML).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+from infer_course.sphinx_ext import card_page, course, docnodes, embeds, figures, lesson_page, pages, roles, source
+
+PLACES = ("request-path", "part-contents", "doors", "course-map", "stage-list", "card-index", "lab-index", "record-index", "course-status")
+
+
+def configure(app: Sphinx, config: Config) -> None:
+    """Event `config-inited`: our templates come before the theme's; SITE_URL names the address that a build is published at."""
+    config.templates_path = [str(course.TEMPLATES), *config.templates_path]
+    if url := os.environ.get("SITE_URL"):
+        config.html_baseurl = url.rstrip("/") + "/"
+    config.ogp_site_url = config.html_baseurl
+    config.html_additional_pages = {**config.html_additional_pages, "404": "404.html"}
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    docnodes.add_nodes(app)
+    for name, role in (("calc", roles.CalcRole), ("measured", roles.MeasuredRole), ("given", roles.GivenRole)):
+        app.add_role(name, role())
+    for name, directive in (
+        ("card-head", card_page.CardHead),
+        ("card-rubric", card_page.CardRubric),
+        ("lesson-head", lesson_page.LessonHead),
+        ("card-embed", embeds.EmbedCard),
+        ("proof", embeds.Proof),
+        ("measured-figure", figures.MeasuredFigure),
+        ("measured-table", figures.MeasuredTable),
+        ("lab-code", figures.LabCode),
+        ("svg-figure", figures.SvgFigure),
+        *((place, embeds.filled_by(place)) for place in PLACES),
+    ):
+        app.add_directive(name, directive)
+    app.add_transform(card_page.ArrangeCard)
+    app.add_transform(lesson_page.SurroundPages)
+    app.add_post_transform(embeds.EmbedCards)
+    app.connect("config-inited", configure)
+    app.connect("builder-inited", course.attach, priority=100)
+    app.connect("env-get-outdated", pages.outdated)
+    app.connect("source-read", source.rewrite)
+    app.connect("doctree-resolved", pages.resolve)
+    app.connect("html-page-context", pages.describe, priority=400)
+    app.connect("html-page-context", pages.frame, priority=900)
+    app.add_css_file("gen/site.css", priority=900)
+    app.add_js_file("gen/site.mjs", type="module")
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

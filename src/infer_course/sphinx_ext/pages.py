@@ -1,0 +1,143 @@
+"""Fills pages when they are written: the graph's places in the text, and what the frame of the page needs to know about it."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+from infer_course.content_map import content_map
+from infer_course.measure import changed_sources
+from infer_course.nodes import Card, Lab, Lesson
+from infer_course.sphinx_ext.course import Course, docname, of
+from infer_course.sphinx_ext.docnodes import from_graph, raw
+from infer_course.sphinx_ext.path_diagram import path_diagram
+from infer_course.stats import stats
+from infer_lab.units import Quantity
+
+DOORS = (("Learn", "book/index"), ("Drill", "book/drill"), ("Run", "book/run"), ("Measured", "book/measured"))
+DROPPED_SCRIPTS = ("thebe", "togglebutton", "sphinx-book-theme", "require", "design-tabs")
+DROPPED_STYLES = ("thebe", "togglebutton", "sphinx-book-theme", "pygments.css", "theme.css", "pydata")
+
+
+def resolve(app: Sphinx, document: nodes.document, name: str) -> None:
+    """Event `doctree-resolved`: every `from_graph` node becomes the HTML of its template."""
+    course = of(app)
+    for node in list(document.findall(from_graph)):
+        if app.builder.format != "html":
+            node.replace_self([])
+            continue
+        html = course.render(
+            node["template"],
+            page=course.pages.get(name),
+            to=link_from(app, name),
+            docname=docname,
+            changed=lambda record: changed_sources(course.graph.root, record),
+            stage_href=lambda to: lambda stage: to("book/index", f"stage-{stage}"),
+            path_diagram=path_diagram,
+            show=lambda value, unit: Quantity(value, unit).format(),
+            content=content_map(),
+            stats=stats,
+            **node["args"],
+        )
+        node.replace_self(raw(html))
+
+
+def link_from(app: Sphinx, name: str) -> Callable[..., str]:
+    """A function that gives the address of a page (anything with a `path`, or a docname) as seen from `name`."""
+
+    def to(target: Any, anchor: str = "") -> str:
+        other = target if isinstance(target, str) else docname(target.path)
+        if other not in app.env.all_docs:
+            raise LookupError(f"{name} links to {other}, which is not a page")
+        address = app.builder.get_relative_uri(name, other) if other != name else ""
+        return (address or ("" if anchor else posixpath.basename(app.builder.get_target_uri(other)))) + (f"#{anchor}" if anchor else "")
+
+    return to
+
+
+def frame(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+    """Event `html-page-context`, last: hands the frame its values and drops scripts and styles that the pages do without."""
+    course = of(app)
+    page = course.pages.get(pagename)
+    context["il"] = {
+        "kind": course.kind(pagename) or {"index": "home", "search": "search", "404": "lost"}.get(pagename, "plain"),
+        "page": page,
+        "doors": [(name, door, _inside(door, pagename, page)) for name, door in DOORS],
+        "tree": _tree(app, pagename) if not isinstance(page, Card) else [],
+        "part": course.parts[page.part] if page is not None else None,
+        "base_path": urlsplit(app.config.html_baseurl or "/").path or "/",
+    }
+    if isinstance(page, Card):
+        before, after = course.neighbours(page)
+        inside = course.cards_of_part(page.part)
+        context["il"]["place"] = ([card.id for card in inside].index(page.id) + 1, len(inside))
+        context["il"]["questions"] = f"questions/part{page.part}/index"
+        context["prev"] = _neighbour(context, before)
+        context["next"] = _neighbour(context, after)
+    if pagename == "index":
+        context["title"] = app.config.html_title
+        context["docstitle"] = ""
+    context["script_files"] = [script for script in context["script_files"] if not _named(script, DROPPED_SCRIPTS)]
+    context["css_files"] = [style for style in context["css_files"] if not _named(style, DROPPED_STYLES)]
+
+
+def _named(asset: Any, parts: tuple[str, ...]) -> bool:
+    name = str(getattr(asset, "filename", None) or asset)
+    return any(part in name for part in parts)
+
+
+def _neighbour(context: dict[str, Any], card: Card | None) -> dict[str, str] | None:
+    return {"link": context["pathto"](docname(card.path)), "title": card.title.en} if card else None
+
+
+def _inside(door: str, pagename: str, page: Any) -> bool:
+    kinds = {"book/index": Lesson, "book/drill": Card, "book/run": Lab}
+    return pagename == door or isinstance(page, kinds.get(door, ())) or (door == "book/drill" and pagename.startswith("questions/"))
+
+
+def _tree(app: Sphinx, pagename: str) -> list[tuple[str, list[tuple[str, str, bool]]]]:
+    """The parts of `_toc.yml` with their pages: (caption, [(docname, title, is this page)])."""
+    site_map = app.env.external_site_map  # type: ignore[attr-defined]
+    found = []
+    for subtree in site_map.root.subtrees:
+        items = [str(item) for item in subtree.items]
+        entries = [(name, app.env.titles[name].astext(), name == pagename) for name in items if name in app.env.titles]
+        if entries:
+            found.append((subtree.caption or "", entries))
+    return found
+
+
+def outdated(app: Sphinx, *_: Any) -> list[str]:
+    """Event `env-get-outdated`: when any link, title or record changed, every page may show it."""
+    course: Course = of(app)
+    before = getattr(app.env, "infer_course_digest", None)
+    app.env.infer_course_digest = course.digest  # type: ignore[attr-defined]
+    return sorted(app.env.all_docs) if before != course.digest else []
+
+
+def describe(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+    """Event `html-page-context`, before the social metadata is made: a card is described by its question, not by its answer."""
+    page = of(app).pages.get(pagename)
+    if page is None:
+        return
+    if isinstance(page, Card):
+        text = f"Interview question ({page.kind}, {page.level}, {page.minutes:g} min): {page.title.en} {page.title.zh}"
+    elif isinstance(page, Lesson):
+        text = f"Lesson: {page.title.en}. After it you can: {'; '.join(page.objectives)}"
+    elif isinstance(page, Lab):
+        text = f"Lab: {page.title.en}. Predict, measure and explain on your own machine in about {page.minutes:g} minutes."
+    else:
+        return
+    text = text.replace("`", "").replace("*", "")
+    text = text if len(text) <= 220 else text[:217].rsplit(" ", 1)[0] + " …"
+    context["meta"] = {**(context["meta"] or {}), "og:description": text}
+    context["metatags"] += f'<meta name="description" content="{_attribute(text)}" />\n'
+
+
+def _attribute(text: str) -> str:
+    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")

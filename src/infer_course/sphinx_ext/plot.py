@@ -1,0 +1,161 @@
+"""Draws the series of a measurement record as SVG that belongs to the page: its colours are the page's, its text is text.
+
+Why not a plotting library: a picture made elsewhere has one background, one size and no words. The colour language is fixed (predicted:
+orange, dashed; measured: green, solid, with its points; limit: ink hairline; peer: purple). Every line is named where it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from infer_course.sphinx_ext.axes import Axis, axis, plain
+
+KINDS = ("measured", "predicted", "limit", "peer")
+CHAR = 6.7  # mean width of a 13 px character in the system faces; labels get a little air
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One series: its points in order of x, and the 10th and 90th percentiles of y where they were recorded."""
+
+    name: str
+    kind: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    p10: tuple[float, ...] = ()
+    p90: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """What a figure shows. `x_label` and `y_label` carry their units."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    x_log: bool = False
+    y_log: bool = False
+
+    @property
+    def all_x(self) -> list[float]:
+        return [value for line in self.lines for value in line.x]
+
+    @property
+    def all_y(self) -> list[float]:
+        return [value for line in self.lines for value in (*line.y, *line.p10, *line.p90)]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The plotting area inside the picture, in pixels."""
+
+    width: int
+    height: int
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+
+def draw(plot: Plot, key: str, narrow: bool = False) -> str:
+    """The picture as an `<svg>` string; `key` makes its ids unique on the page. Wide: lines named at their ends. Narrow: named above."""
+    y_probe = axis(plot.all_y, 1, 0, plot.y_log, 6, from_zero=not plot.y_log)
+    left = 14 + max(len(plain(tick)) for tick in y_probe.ticks) * 7.2
+    if narrow:
+        frame = Frame(360, 300 + 19 * len(plot.lines), left, 348, 34 + 19 * len(plot.lines), 0)
+        frame = Frame(frame.width, frame.height, left, frame.right, frame.top, frame.height - 44)
+    else:
+        room = max((len(line.name) for line in plot.lines), default=0) * CHAR + 14
+        frame = Frame(720, 400, left, 720 - min(room, 250), 36, 400 - 46)
+    x = axis(plot.all_x, frame.left, frame.right, plot.x_log, 5 if narrow else 8)
+    y = axis(plot.all_y, frame.bottom, frame.top, plot.y_log, 6, from_zero=not plot.y_log)
+    parts = [
+        f'<svg class="il-plot il-plot--{"narrow" if narrow else "wide"}" viewBox="0 0 {frame.width} {frame.height}" role="img" '
+        f'aria-labelledby="{key}-t"><title id="{key}-t">{escape(plot.title)}</title>',
+        *_grid(plot, frame, x, y, narrow),
+        *(_line(line, x, y, number) for number, line in enumerate(plot.lines)),
+        *(_names_above(plot.lines) if narrow else _names_at_ends(plot.lines, frame, x, y)),
+        "</svg>",
+    ]
+    return "".join(parts)
+
+
+def _grid(plot: Plot, frame: Frame, x: Axis, y: Axis, narrow: bool) -> list[str]:
+    parts = []
+    for tick in y.ticks:
+        at = y.at(tick)
+        parts.append(f'<line class="il-grid" x1="{frame.left:.1f}" x2="{frame.right:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        parts.append(f'<text class="il-tick" x="{frame.left - 8:.1f}" y="{at + 4.2:.1f}" text-anchor="end">{plain(tick)}</text>')
+    for tick in x.ticks:
+        at = x.at(tick)
+        parts.append(f'<line class="il-tickmark" x1="{at:.1f}" x2="{at:.1f}" y1="{frame.bottom:.1f}" y2="{frame.bottom + 5:.1f}"/>')
+        parts.append(f'<text class="il-tick" x="{at:.1f}" y="{frame.bottom + 19:.1f}" text-anchor="middle">{plain(tick)}</text>')
+    parts.append(f'<line class="il-axis" x1="{frame.left:.1f}" x2="{frame.right:.1f}" y1="{frame.bottom:.1f}" y2="{frame.bottom:.1f}"/>')
+    top = 14
+    parts.append(f'<text class="il-axis-name" x="0" y="{top}">{escape(plot.y_label)}</text>')
+    parts.append(f'<text class="il-axis-name" x="{frame.right:.1f}" y="{frame.height - 6}" text-anchor="end">{escape(plot.x_label)}</text>')
+    return parts
+
+
+def _line(line: Line, x: Axis, y: Axis, number: int) -> str:
+    points = [(x.at(a), y.at(b)) for a, b in zip(line.x, line.y, strict=True)]
+    parts = []
+    if line.p10 and line.p90:
+        upper = [(x.at(a), y.at(b)) for a, b in zip(line.x, line.p90, strict=True)]
+        lower = [(x.at(a), y.at(b)) for a, b in zip(line.x, line.p10, strict=True)]
+        parts.append(f'<polygon class="il-band il-k-{line.kind}" points="{_coordinates([*upper, *reversed(lower)])}"/>')
+    parts.append(f'<polyline class="il-line il-k-{line.kind}" points="{_coordinates(points)}"/>')
+    if line.kind in ("measured", "peer") and len(points) <= 40:
+        for (px, py), a, b in zip(points, line.x, line.y, strict=True):
+            said = f"<title>{escape(line.name)}: {plain(b)} at {plain(a)}</title>"
+            parts.append(f'<g class="il-dot il-k-{line.kind}">{said}{_marker(px, py, number)}</g>')
+    return "".join(parts)
+
+
+def _marker(px: float, py: float, number: int) -> str:
+    """A second sign beside colour: lines of one kind differ in the shape of their points."""
+    shape = number % 3
+    if shape == 1:
+        return f'<rect x="{px - 3.2:.1f}" y="{py - 3.2:.1f}" width="6.4" height="6.4"/>'
+    if shape == 2:
+        return f'<path d="M{px:.1f} {py - 4.2:.1f}l4.2 7.2h-8.4z"/>'
+    return f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3.6"/>'
+
+
+def _coordinates(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
+
+
+def _names_at_ends(lines: Sequence[Line], frame: Frame, x: Axis, y: Axis) -> list[str]:
+    """Each name where its line ends, pushed apart where they would cover each other, with a hairline back where one had to move."""
+    gap = 17.0
+    wanted = sorted(((y.at(line.y[-1]), x.at(line.x[-1]), line) for line in lines), key=lambda entry: entry[0])
+    placed: list[float] = []
+    for at, _, _ in wanted:
+        placed.append(max(at, placed[-1] + gap) if placed else at)
+    overflow = placed[-1] - (frame.bottom - 2) if placed else 0
+    if overflow > 0:
+        for index in range(len(placed) - 1, -1, -1):
+            limit = frame.bottom - 2 if index == len(placed) - 1 else placed[index + 1] - gap
+            placed[index] = min(placed[index], limit)
+    parts = []
+    for (at, end, line), label in zip(wanted, placed, strict=True):
+        start = frame.right + 10
+        if abs(label - at) > 5 or end < frame.right - 6:
+            parts.append(f'<polyline class="il-leader" points="{end + 6:.1f},{at:.1f} {start - 2:.1f},{label:.1f}"/>')
+        parts.append(f'<text class="il-name il-k-{line.kind}" x="{start:.1f}" y="{label + 4.4:.1f}">{escape(line.name)}</text>')
+    return parts
+
+
+def _names_above(lines: Sequence[Line]) -> list[str]:
+    parts = []
+    for number, line in enumerate(lines):
+        at = 36 + 19 * number
+        parts.append(f'<line class="il-line il-k-{line.kind}" x1="0" x2="26" y1="{at - 4.5}" y2="{at - 4.5}"/>')
+        if line.kind in ("measured", "peer"):
+            parts.append(f'<g class="il-dot il-k-{line.kind}">{_marker(13, at - 4.5, number)}</g>')
+        parts.append(f'<text class="il-name il-k-{line.kind}" x="34" y="{at}">{escape(line.name)}</text>')
+    return parts
