@@ -15,7 +15,8 @@ import triton
 import triton.language as tl
 
 from infer_lab.errors import InvalidRequestError
-from infer_lab.kernels._common import Target, target_of, tuned
+from infer_lab.kernels import _common
+from infer_lab.kernels._common import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class GemmConfig:
 def config_for(target: Target, kernel: str, m: int, n: int, k: int) -> dict[str, Any] | None:
     """The configuration tuned for this weight shape and the next larger batch size, if this device has one."""
     for bound in (1, 16, 32, 64, 128, 256, 1 << 30):
-        if m <= bound and (found := tuned(target, kernel, f"n{n}-k{k}-m{bound}")) is not None:
+        if m <= bound and (found := _common.tuned(target, kernel, f"n{n}-k{k}-m{bound}")) is not None:
             return found
     return None
 
@@ -83,7 +84,7 @@ def partial_sums(config: GemmConfig, m: int, n: int, device: torch.device) -> to
 
 def uses_ptx(x: torch.Tensor) -> bool:
     """Whether unpacking may use inline PTX: on a GPU and for the 16-bit types that it is written for."""
-    return not target_of(x.device).interpreted and x.dtype in (torch.bfloat16, torch.float16)
+    return not _common.target_of(x.device).interpreted and x.dtype in (torch.bfloat16, torch.float16)
 
 
 @triton.jit

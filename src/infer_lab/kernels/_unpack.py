@@ -54,10 +54,14 @@ MUL_FP16 = tl.constexpr("mul.rn.f16x2 $0, $1, $2;")
 @triton.jit
 def planes4(words, DTYPE: tl.constexpr, PTX: tl.constexpr):
     """Four planes of 4-bit values (0..15) from int16 words, each plus `bias4`."""
-    if PTX and DTYPE == tl.bfloat16:
-        return tl.inline_asm_elementwise(PLANES4_BF16, "=r,=r,=r,=r,r", [words], dtype=(tl.bfloat16, tl.bfloat16, tl.bfloat16, tl.bfloat16), is_pure=True, pack=2)
+    if PTX and tl.bfloat16 == DTYPE:
+        return tl.inline_asm_elementwise(
+            PLANES4_BF16, "=r,=r,=r,=r,r", [words], dtype=(tl.bfloat16, tl.bfloat16, tl.bfloat16, tl.bfloat16), is_pure=True, pack=2
+        )
     elif PTX:
-        return tl.inline_asm_elementwise(PLANES4_FP16, "=r,=r,=r,=r,r", [words], dtype=(tl.float16, tl.float16, tl.float16, tl.float16), is_pure=True, pack=2)
+        return tl.inline_asm_elementwise(
+            PLANES4_FP16, "=r,=r,=r,=r,r", [words], dtype=(tl.float16, tl.float16, tl.float16, tl.float16), is_pure=True, pack=2
+        )
     else:
         w = words.to(tl.int32)
         return (w & 15).to(DTYPE), ((w >> 4) & 15).to(DTYPE), ((w >> 8) & 15).to(DTYPE), ((w >> 12) & 15).to(DTYPE)
@@ -77,7 +81,7 @@ def bias4(DTYPE: tl.constexpr, PTX: tl.constexpr):
 @triton.jit
 def planes8(words, DTYPE: tl.constexpr, PTX: tl.constexpr):
     """Two planes of signed 8-bit values from int16 words, exact in bfloat16 and float16 too."""
-    if PTX and DTYPE == tl.bfloat16:
+    if PTX and tl.bfloat16 == DTYPE:
         return tl.inline_asm_elementwise(PLANES8_BF16, "=r,=r,r", [words], dtype=(tl.bfloat16, tl.bfloat16), is_pure=True, pack=2)
     elif PTX:
         return tl.inline_asm_elementwise(PLANES8_FP16, "=r,=r,r", [words], dtype=(tl.float16, tl.float16), is_pure=True, pack=2)

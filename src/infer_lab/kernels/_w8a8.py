@@ -55,7 +55,7 @@ def w8a8_kernel(
             for step in tl.range(first, end, warp_specialize=WARP_SPECIALIZE):
                 at = a_tiles.load([tile_a * BLOCK_A, step * BLOCK_K])
                 bt = b_tiles.load([tile_b * BLOCK_B, step * BLOCK_K])
-                if ACC == tl.int32:
+                if tl.int32 == ACC:
                     acc = tl.dot(at, bt.T, acc, out_dtype=tl.int32)
                 else:
                     acc = tl.dot(at, bt.T, acc, max_num_imprecise_acc=PROMOTE)
@@ -69,7 +69,7 @@ def w8a8_kernel(
                 bt = tl.load(b_at + step * BLOCK_K, mask=inside[:, None], other=0.0)
                 if UPCAST:
                     acc += tl.dot(at.to(tl.float32), bt.to(tl.float32), input_precision="ieee").to(ACC)
-                elif ACC == tl.int32:
+                elif tl.int32 == ACC:
                     acc = tl.dot(at, bt, acc, out_dtype=tl.int32)
                 else:
                     acc = tl.dot(at, bt, acc, max_num_imprecise_acc=PROMOTE)

@@ -13,14 +13,15 @@ import torch
 import triton
 
 from infer_lab.errors import InvalidRequestError
-from infer_lab.kernels._common import FP8, Target, require_fp8, target_of
+from infer_lab.kernels import _common
+from infer_lab.kernels._common import FP8, Target
 from infer_lab.kernels._gemm import GemmConfig, config_for, make_locks, partial_sums, split_for
 from infer_lab.kernels._w8a8 import bulk_copies_work, w8a8_kernel
 
 
 @dataclass(frozen=True, slots=True)
 class W8A8Config:
-    """block_a rows of the taller operand by block_b of the other; bulk and specialize as in `_w8a8`; persistent: one program per SM slot."""
+    """block_a rows of the taller operand by block_b of the other; bulk and specialize as in `_w8a8`; persistent: programs per SM, 0 off."""
 
     block_a: int
     block_b: int
@@ -59,7 +60,9 @@ def w8a8_product(
         raise InvalidRequestError(f"x {list(x.shape)} and w {list(w.shape)} must be [m, k] and [n, k] with the same k")
     (m, k), n = x.shape, w.shape[0]
     if x_scale.shape != (m,) or w_scale.shape != (n,):
-        raise InvalidRequestError(f"one scale per row: x_scale must be [{m}] and w_scale [{n}]; got {list(x_scale.shape)}, {list(w_scale.shape)}")
+        raise InvalidRequestError(
+            f"one scale per row: x_scale must be [{m}] and w_scale [{n}]; got {list(x_scale.shape)}, {list(w_scale.shape)}"
+        )
     if (x.stride(1) != 1 and k > 1) or (w.stride(1) != 1 and k > 1):
         raise InvalidRequestError("rows of x and w must be contiguous in k: call .contiguous() where they are quantized")
     y = torch.empty(m, n, dtype=out_dtype, device=x.device) if out is None else out
@@ -67,7 +70,7 @@ def w8a8_product(
         raise InvalidRequestError(f"out {list(y.shape)} must be [{m}, {n}]")
     if m == 0 or n == 0:
         return y
-    target = target_of(x.device)
+    target = _common.target_of(x.device)
     c = config or w8a8_config(target, kernel, m, n, k)
     swap = n > m
     a, b, scale_a, scale_b = (w, x, w_scale, x_scale) if swap else (x, w, x_scale, w_scale)
@@ -98,7 +101,7 @@ def fp8_gemm(
     Raises UnsupportedHardwareError below sm_89 (use int8_gemm there: same bytes, same scales), InvalidRequestError for shapes or dtypes.
     locks: as in skinny_gemm.
     """
-    require_fp8(target_of(x.device))
+    _common.require_fp8(_common.target_of(x.device))
     if x.dtype != FP8 or w.dtype != FP8:
         raise InvalidRequestError(f"fp8_gemm multiplies float8_e4m3fn; got {x.dtype} and {w.dtype}: quantize with pack.quantize_rows_fp8")
     return w8a8_product("fp8_gemm", x, x_scale, w, w_scale, out, out_dtype, locks, config)

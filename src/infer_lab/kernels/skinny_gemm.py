@@ -13,7 +13,8 @@ import triton
 import triton.language as tl
 
 from infer_lab.errors import InvalidRequestError
-from infer_lab.kernels._common import Target, target_of
+from infer_lab.kernels import _common
+from infer_lab.kernels._common import Target
 from infer_lab.kernels._gemm import GemmConfig, check_product, config_for, finish_tile, make_locks, narrow_block, partial_sums, split_for
 
 
@@ -34,8 +35,8 @@ def skinny_kernel(
     share = tl.cdiv(blocks, SPLIT_K)
     first = split * share
     end = tl.minimum(first + share, blocks)
-    w_at = w + tl.minimum(n, N - 1)[:, None] * stride_wn + column[None, :] * stride_wk  # rows past the end are not stored
-    x_at = x + m[None, :] * stride_xm + column[:, None] * stride_xk
+    w_at = w + tl.minimum(n, N - 1)[:, None] * stride_wn + column[None, :].to(tl.int64) * stride_wk  # rows past the end are not stored
+    x_at = x + m[None, :] * stride_xm + column[:, None].to(tl.int64) * stride_xk
     live = (m < M)[None, :]
     acc = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
     for block in range(first, end):
@@ -78,7 +79,7 @@ def skinny_gemm(
     m, y = check_product(x, n, k, out)
     if m == 0 or n == 0:
         return y
-    c = config or skinny_config(target_of(x.device), m, n, k)
+    c = config or skinny_config(_common.target_of(x.device), m, n, k)
     partials = partial_sums(c, m, n, x.device)
     if partials is not None and locks is None:
         locks = make_locks(n, x.device)

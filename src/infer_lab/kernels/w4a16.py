@@ -17,7 +17,8 @@ import triton
 import triton.language as tl
 
 from infer_lab.errors import QuantizationError
-from infer_lab.kernels._common import Target, target_of
+from infer_lab.kernels import _common
+from infer_lab.kernels._common import Target
 from infer_lab.kernels._gemm import GemmConfig, check_product, config_for, finish_tile, load_groups, narrow_block, partial_sums, split_for
 from infer_lab.kernels._gemm import uses_ptx as may_use_ptx
 from infer_lab.kernels._unpack import bias4, multiply, planes4, subtract
@@ -52,7 +53,7 @@ def w4a16_kernel(
 
     stored = tl.minimum(n, stride_group - 1)  # rows past the last block read its last row; they are not stored
     w_at = w + ((stored // 64) * blocks * (64 * PLANE) + (stored % 64) * PLANE)[:, None] + column[None, :]
-    x_at = x + m[None, :] * stride_xm + column[:, None] * stride_xk
+    x_at = x + m[None, :] * stride_xm + column[:, None].to(tl.int64) * stride_xk
     live = (m < M)[None, :]
     s_at = scales + stored
     if HAS_ZEROS:
@@ -117,7 +118,7 @@ def w4a16(x: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None = None
     m, y = check_product(x, weight.n, weight.k, out)
     if m == 0:
         return y
-    target = target_of(x.device)
+    target = _common.target_of(x.device)
     c = config or w4a16_config(target, m, weight.n, weight.k, weight.block_k)
     scale_weights = c.block_m > SCALE_SUMS_UP_TO
     grid = (triton.cdiv(weight.n, c.block_n) * triton.cdiv(m, c.block_m), c.split_k)

@@ -14,7 +14,8 @@ import triton
 import triton.language as tl
 
 from infer_lab.errors import QuantizationError
-from infer_lab.kernels._common import Target, target_of
+from infer_lab.kernels import _common
+from infer_lab.kernels._common import Target
 from infer_lab.kernels._gemm import GemmConfig, check_product, config_for, finish_tile, narrow_block, partial_sums, split_for
 from infer_lab.kernels._gemm import uses_ptx as may_use_ptx
 from infer_lab.kernels._unpack import multiply, planes8, subtract
@@ -45,7 +46,7 @@ def w8a16_kernel(
 
     stored = tl.minimum(n, stride_group - 1)
     w_at = w + ((stored // 64) * blocks * (64 * PLANE) + (stored % 64) * PLANE)[:, None] + column[None, :]
-    x_at = x + m[None, :] * stride_xm + column[:, None] * stride_xk
+    x_at = x + m[None, :] * stride_xm + column[:, None].to(tl.int64) * stride_xk
     live = (m < M)[None, :]
     s_at = scales + stored
     if HAS_ZEROS:
@@ -132,7 +133,7 @@ def w8a16(x: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None = None
     m, y = check_product(x, weight.n, weight.k, out)
     if m == 0:
         return y
-    target = target_of(x.device)
+    target = _common.target_of(x.device)
     c = config or w8a16_config(target, m, weight.n, weight.k, weight.block_k)
     grid = (triton.cdiv(weight.n, c.block_n) * triton.cdiv(m, c.block_m), c.split_k)
     w8a16_kernel[grid](
