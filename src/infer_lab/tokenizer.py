@@ -132,8 +132,8 @@ def tokenizer_from_gguf(fields: Mapping[str, Any]) -> Tokenizer:
             special[{"unknown": "unk", "padding": "pad"}.get(role, role) + "_token"] = tokens[token_id]
     if fields.get(prefix + "add_bos_token") and "bos_token" in special:
         bos = special["bos_token"]
-        fast.post_processor = TemplateProcessing(single=f"{bos}:0 $A:0", special_tokens=[(bos, vocabulary[bos])])  # type:
-        ignore[assignment]
+        with_bos = TemplateProcessing(single=f"{bos}:0 $A:0", special_tokens=[(bos, vocabulary[bos])])
+        fast.post_processor = with_bos  # type: ignore[assignment]
     template = fields.get("tokenizer.chat_template")
     return Tokenizer(fast, template if isinstance(template, str) else None, special)
 

