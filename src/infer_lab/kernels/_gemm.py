@@ -73,13 +73,13 @@ def make_locks(n: int, device: torch.device | str) -> torch.Tensor:
     return torch.zeros(triton.cdiv(n, 16), dtype=torch.int32, device=device)
 
 
-def partial_sums(config: GemmConfig, m: int, n: int, device: torch.device) -> torch.Tensor | None:
+def partial_sums(config: GemmConfig, m: int, n: int, device: torch.device, dtype: torch.dtype = torch.float32) -> torch.Tensor | None:
     """Scratch for the partial tiles of split-K; None where there is nothing to share."""
     if config.split_k == 1:
         return None
     assert m <= config.block_m, "split-K is for one tile of batch rows"
     tiles = triton.cdiv(n, config.block_n)
-    return torch.empty(tiles * config.split_k * config.block_n * config.block_m, dtype=torch.float32, device=device)
+    return torch.empty(tiles * config.split_k * config.block_n * config.block_m, dtype=dtype, device=device)
 
 
 def uses_ptx(x: torch.Tensor) -> bool:
@@ -88,27 +88,28 @@ def uses_ptx(x: torch.Tensor) -> bool:
 
 
 @triton.jit
-def finish_tile(acc, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K: tl.constexpr):
-    """Store one tile of yT `acc [block_n, block_m]`; with split-K, the program that arrives last adds everybody's partial sums.
+def finish_tile(acc, scale, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K: tl.constexpr):
+    """Store one tile of yT, `acc * scale` with acc [block_n, block_m]; with split-K, who arrives last adds everybody's partial sums.
 
-    Always in the order of the splits, so the sum does not depend on who is last. n, m: row and column numbers of the tile (int64).
+    Always in the order of the splits, so the sum does not depend on who is last; int32 sums stay int32 until they are complete.
+    n, m: row and column numbers of the tile (int64).
     """
     BN: tl.constexpr = acc.shape[0]
     BM: tl.constexpr = acc.shape[1]
     where = y + m[None, :] * stride_ym + n[:, None] * stride_yn
     inside = (m < M)[None, :] & (n < N)[:, None]
     if SPLIT_K == 1:
-        tl.store(where, acc.to(y.dtype.element_ty), mask=inside)
+        tl.store(where, (acc.to(tl.float32) * scale).to(y.dtype.element_ty), mask=inside)
     else:
         cell = tl.arange(0, BN)[:, None] * BM + tl.arange(0, BM)[None, :]
         mine = partials + tl.full((), SPLIT_K * BN * BM, tl.int64) * tile + cell
         tl.store(mine + split * (BN * BM), acc, cache_modifier=".cg")
         tl.debug_barrier()
         if tl.atomic_add(locks + tile, 1, sem="acq_rel") == SPLIT_K - 1:
-            total = tl.zeros([BN, BM], tl.float32)
+            total = tl.zeros([BN, BM], acc.dtype)
             for i in tl.static_range(SPLIT_K):
                 total += tl.load(mine + i * (BN * BM), cache_modifier=".cg")
-            tl.store(where, total.to(y.dtype.element_ty), mask=inside)
+            tl.store(where, (total.to(tl.float32) * scale).to(y.dtype.element_ty), mask=inside)
             tl.store(locks + tile, 0)
 
 

@@ -75,8 +75,7 @@ def w8a8_kernel(
                     acc = tl.dot(at, bt, acc, max_num_imprecise_acc=PROMOTE)
         sa = tl.load(scale_a + ia, mask=ia < A, other=0.0)
         sb = tl.load(scale_b + ib, mask=ib < B, other=0.0)
-        scaled = acc.to(tl.float32) * sa[:, None] * sb[None, :]
-        finish_tile(scaled, y, stride_yb, stride_ya, ia, ib, B, A, tile, split, partials, locks, SPLIT_K)
+        finish_tile(acc, sa[:, None] * sb[None, :], y, stride_yb, stride_ya, ia, ib, B, A, tile, split, partials, locks, SPLIT_K)
 
 
 def bulk_copies_work(*tensors: torch.Tensor) -> bool:

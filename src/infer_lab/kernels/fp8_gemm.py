@@ -80,7 +80,8 @@ def w8a8_product(
         triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device=x.device, dtype=torch.int8))
     tiles = triton.cdiv(a.shape[0], c.block_a) * triton.cdiv(b.shape[0], c.block_b)
     programs = min(tiles, c.persistent * target.num_sms)
-    partials = partial_sums(GemmConfig(c.block_a, c.block_b, c.block_k, c.split_k), b.shape[0], a.shape[0], x.device)
+    sums = torch.int32 if x.dtype == torch.int8 else torch.float32
+    partials = partial_sums(GemmConfig(c.block_a, c.block_b, c.block_k, c.split_k), b.shape[0], a.shape[0], x.device, sums)
     if partials is not None and locks is None:
         locks = make_locks(a.shape[0], x.device)
     w8a8_kernel[(programs or tiles, c.split_k)](

@@ -133,3 +133,47 @@ def rope(
 def log_softmax_gather(logits: torch.Tensor, token_ids: torch.Tensor, compute_dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """Log-probabilities `[rows, n]` of `token_ids [rows, n]` under `logits [rows, vocabulary]`."""
     return torch.log_softmax(logits.to(compute_dtype), -1).gather(-1, token_ids.long())
+
+
+def philox4x32(key: int, counter: int, rounds: int = 10) -> tuple[int, int, int, int]:
+    """The four 32-bit words of Philox-4x32 (Salmon et al. 2011) for a 64-bit key and a 128-bit counter."""
+    k0, k1 = key & 0xFFFFFFFF, key >> 32 & 0xFFFFFFFF
+    c0, c1, c2, c3 = (counter >> s & 0xFFFFFFFF for s in (0, 32, 64, 96))
+    for _ in range(rounds):
+        a, b = 0xD2511F53 * c0, 0xCD9E8D57 * c2
+        c0, c1, c2, c3 = b >> 32 ^ c1 ^ k0, b & 0xFFFFFFFF, a >> 32 ^ c3 ^ k1, a & 0xFFFFFFFF
+        k0, k1 = k0 + 0x9E3779B9 & 0xFFFFFFFF, k1 + 0xBB67AE85 & 0xFFFFFFFF
+    return c0, c1, c2, c3
+
+
+def uniform(seed: int, position: int) -> float:
+    """The number in [0, 1) with which the request of this seed draws its token at this position: 24 bits of Philox."""
+    return (philox4x32(seed, position)[0] >> 8) * 2.0**-24
+
+
+def penalized(
+    logits: torch.Tensor, output_counts: torch.Tensor, in_prompt: torch.Tensor, repetition: float, frequency: float, presence: float
+) -> torch.Tensor:
+    """One row of logits after penalties. Repetition looks at prompt and output, frequency and presence at the output alone."""
+    seen = (output_counts > 0) | in_prompt
+    x = torch.where(seen, torch.where(logits > 0, logits / repetition, logits * repetition), logits)
+    return x - frequency * output_counts - presence * (output_counts > 0)
+
+
+def kept_weights(logits: torch.Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0) -> torch.Tensor:
+    """Probabilities of one row, float64, after temperature, top-k, top-p and min-p; by sorting. Equal scores share their fate."""
+    scores = logits.double() / temperature
+    order = torch.argsort(scores, descending=True, stable=True)
+    sorted_scores = scores[order]
+    threshold = torch.tensor(float("-inf"), dtype=torch.float64)
+    if 0 < top_k < scores.numel():
+        threshold = sorted_scores[top_k - 1]
+    weights = torch.exp(scores - scores.max()) * (scores >= threshold)
+    if top_p < 1:
+        running = weights[order].cumsum(0)
+        first = int((running < top_p * running[-1]).sum())  # the token with which the mass reaches top_p
+        threshold = torch.maximum(threshold, sorted_scores[min(first, scores.numel() - 1)])
+    if min_p > 0:
+        threshold = torch.maximum(threshold, scores.max() + torch.log(torch.tensor(min_p, dtype=torch.float64)))
+    weights = weights * (scores >= threshold)
+    return weights / weights.sum()

@@ -49,7 +49,7 @@ def skinny_kernel(
             wk = tl.load(w_at + at * stride_wk, mask=inside[None, :], other=0.0, eviction_policy="evict_first")
             xk = tl.load(x_at + at * stride_xk, mask=live & inside[:, None], other=0.0)
         acc = tl.dot(wk, xk, acc, input_precision="ieee")
-    finish_tile(acc, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K)
+    finish_tile(acc, 1.0, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K)
 
 
 def skinny_config(target: Target, m: int, n: int, k: int) -> GemmConfig:

@@ -89,7 +89,7 @@ def w4a16_kernel(
                     acc += part * scale[j // PER_GROUP].to(tl.float32)[:, None]
                     part = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
         scale = next_scale
-    finish_tile(acc, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K)
+    finish_tile(acc, 1.0, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K)
 
 
 def w4a16_config(target: Target, m: int, n: int, k: int, block_k: int) -> GemmConfig:

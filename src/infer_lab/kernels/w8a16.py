@@ -104,7 +104,7 @@ def w8a16_kernel(
             scale_b = next_b
     if GROUP == 0:
         acc *= scale_a.to(tl.float32)[:, None]
-    finish_tile(acc, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K)
+    finish_tile(acc, 1.0, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K)
 
 
 def w8a16_config(target: Target, m: int, n: int, k: int, block_k: int) -> GemmConfig:
