@@ -31,7 +31,7 @@ def _scores(logits, rows_of, params, counts, seen, row, col, stride, stride_coun
         repetition = tl.load(params + row * 8 + 4)
         frequency = tl.load(params + row * 8 + 5)
         presence = tl.load(params + row * 8 + 6)
-        on = here & ((repetition != 1.0) | (frequency != 0.0) | (presence != 0.0))
+        on = col < tl.where((repetition != 1.0) | (frequency != 0.0) | (presence != 0.0), vocab, 0)
         at = tl.load(rows_of + row).to(tl.int64) * stride_counts + col
         n = tl.load(counts + at, mask=on, other=0)
         known = (n > 0) | (tl.load(seen + at, mask=on, other=0) != 0)
@@ -117,7 +117,7 @@ def survey_kernel(
     best = tl.max(y, 0)
     tl.store(chunk_best + row * CHUNKS + chunk, best)
     tl.store(chunk_arg + row * CHUNKS + chunk, tl.min(tl.where(y == best, col, 0x7FFFFFFF), 0))
-    if FILTER:
+    if FILTER:  # noqa: SIM102 (one is known when compiling, the other is not)
         if not greedy:
             tl.store(chunk_sum + row * CHUNKS + chunk, tl.sum(tl.exp(y - best), 0))
             below = tl.minimum(_grid_line(best) - _grid_line(y), BINS - 1)
@@ -134,7 +134,7 @@ def survey_kernel(
         tl.store(floats + row * 8 + 2, tl.where(min_p > 0.0, top + tl.log(tl.maximum(min_p, 1e-30)), LOWEST))
         first = tl.min(tl.where(bests == top, args, 0x7FFFFFFF), 0)
         tl.store(out + row, tl.where(top <= LOWEST, -1, first).to(out.dtype.element_ty))
-        if FILTER:
+        if FILTER:  # noqa: SIM102
             if not greedy:
                 line = _grid_line(top)
                 tl.store(ints + row * 8, line)
