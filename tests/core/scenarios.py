@@ -18,7 +18,7 @@ def random_config(r: random.Random) -> SchedulerConfig:
     budget = max(max_num_seqs, r.choice([1, 2, 3, 5, 8, 16, 64]))
     num_host_blocks = r.choice([0, 4, 30, 60])
     return SchedulerConfig(
-        num_blocks=2 + int(max_model_len * r.choice([0.5, 1.0, 1.0, 1.3, 2.0, 4.0]) / block_size),
+        num_blocks=2 + int(max_model_len * r.choice([0.6, 1.0, 1.0, 1.2, 1.5, 4.0]) / block_size),
         block_size=block_size,
         max_num_batched_tokens=budget if chunked else max(budget, max_model_len),
         max_num_seqs=max_num_seqs,
@@ -37,7 +37,7 @@ def random_config(r: random.Random) -> SchedulerConfig:
         tenant_weights={"a": 2.0, "b": 0.5},
         admission=r.choice(["chunk", "chunk", "prompt", "request"]),
         preemption="swap" if num_host_blocks and r.random() < 0.6 else "recompute",
-        async_scheduling=r.random() < 0.25,
+        async_scheduling=r.random() < 0.35,
         step_records=4,
     )
 
@@ -61,15 +61,16 @@ class Workload:
     def prompt(self) -> list[int]:
         r = self.r
         stem, size = r.choice(self.stems), self.world.config.block_size
-        length = r.choice([r.randint(1, len(stem)), r.randint(1, 1 + len(stem) // 3), size * r.randint(1, 4) + r.choice([-1, 0, 1])])
-        return stem[: max(1, min(length, len(stem) - r.choice([0, 3, 9])))] + [r.randrange(5) for _ in range(r.choice([0, 0, 1, 3]))]
+        short, near_an_edge = r.randint(1, 1 + len(stem) // 4), size * r.randint(1, 4) + r.choice([-1, 0, 1])
+        length = min(r.choice([r.randint(1, len(stem)), short, short, near_an_edge]), len(stem) - r.choice([0, 3, 9]))
+        return stem[: max(1, length)] + [r.randrange(5) for _ in range(r.choice([0, 0, 1, 3]))]
 
     def submit(self) -> None:
         r = self.r
         self.names += 1
         name = f"r{self.names}"
         options = {
-            "stop": frozenset(r.choice([(), (), (0,), (1, 2)])),
+            "stop": frozenset(r.choice([(), (), (), (0,)])),
             "cache_keys": r.choice(self.keys),
             "priority": r.choice(self.priorities),
             "tenant": r.choice(self.tenants),

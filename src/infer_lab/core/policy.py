@@ -13,6 +13,7 @@ al. 2024.)
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from infer_lab.core.request import Request, RequestStatus
@@ -33,6 +34,7 @@ class WaitingQueue:
         self._queues: dict[str, list[tuple[tuple[float, int], Request]]] = {}  # only tenants with entries
         self._tenants: list[tuple[float, str]] = []  # heap of (service at push time, tenant), one entry a queue
         self._service: dict[str, float] = {}
+        self._sizes: Counter[str] = Counter()  # requests in the queue by tenant
         self._virtual_time = 0.0  # service of the tenant that was picked last
         self._size = 0  # requests in the queue
         self._num_entries = 0  # the same and those that left from the middle
@@ -50,12 +52,13 @@ class WaitingQueue:
 
     def push(self, request: Request) -> None:
         queue = self._queues.get(request.tenant)
+        if not self._sizes[request.tenant]:
+            self._service[request.tenant] = max(self._service.get(request.tenant, 0.0), self._virtual_time)
         if queue is None:
             queue = self._queues[request.tenant] = []
-            service = max(self._service.get(request.tenant, 0.0), self._virtual_time)
-            self._service[request.tenant] = service
-            heapq.heappush(self._tenants, (service, request.tenant))
+            heapq.heappush(self._tenants, (self._service[request.tenant], request.tenant))
         heapq.heappush(queue, (request.urgency, request))
+        self._sizes[request.tenant] += 1
         self._size += 1
         self._num_entries += 1
         self.num_tokens += request.num_tokens
@@ -84,15 +87,13 @@ class WaitingQueue:
         assert request is not None
         heapq.heappop(self._queues[request.tenant])
         self._virtual_time = max(self._virtual_time, self._service[request.tenant])
-        self._size -= 1
         self._num_entries -= 1
-        self.num_tokens -= request.num_tokens
+        self._left(request)
         return request
 
     def remove(self, request: Request) -> None:
         """A request leaves from the middle; it is finished already. Its entry is skipped when it comes up, or swept out with others."""
-        self._size -= 1
-        self.num_tokens -= request.num_tokens
+        self._left(request)
         if self._num_entries > 2 * self._size + 64:
             for queue in self._queues.values():
                 queue[:] = [entry for entry in queue if _is_queued(entry[1])]
@@ -102,6 +103,13 @@ class WaitingQueue:
     def grew(self, num_tokens: int) -> None:
         """A request in the queue got tokens: the output of a plan that was issued before it was preempted."""
         self.num_tokens += num_tokens
+
+    def _left(self, request: Request) -> None:
+        self._size -= 1
+        self.num_tokens -= request.num_tokens
+        self._sizes[request.tenant] -= 1
+        if not self._sizes[request.tenant]:
+            del self._sizes[request.tenant]
 
     def _forget_idle_tenants(self) -> None:
         """Keep the map bounded: a tenant without debt needs no entry, and only so many idle debts are remembered."""
@@ -116,6 +124,7 @@ class WaitingQueue:
         queued = list(self)
         assert self._num_entries == sum(map(len, self._queues.values()))
         assert len(queued) == self._size and len(set(map(id, queued))) == self._size
+        assert Counter(request.tenant for request in queued) == self._sizes and 0 not in self._sizes.values()
         assert sum(request.num_tokens for request in queued) == self.num_tokens
         assert sorted(tenant for _, tenant in self._tenants) == sorted(self._queues)
         assert all(self._service[tenant] >= at for at, tenant in self._tenants)
