@@ -12,8 +12,7 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,9 @@ from infer_course.graph import Graph, load
 from infer_course.measure import Measured, lookup
 from infer_course.problems import did_you_mean
 from infer_course.shown import convert, render, split_tail
-from infer_lab import calculator, hardware
+from infer_course.vocabulary import figures_of, names
+from infer_lab.calculator import tracing
 from infer_lab.errors import UserError
-from infer_lab.presets import PRESETS
 from infer_lab.units import Quantity, quantity
 
 MAX_LENGTH, MAX_NODES, MAX_EXPONENT, MAX_SIZE = 500, 120, 128, 10**60
@@ -96,7 +95,7 @@ def evaluate(text: str, source: Graph | Path | None = None) -> Evaluated:
     offset = len(text) - len(text.lstrip()) + 1
     tree = _parse(tail.head, offset)
     walk = _Walk(tail.head, offset, graph)
-    with calculator.tracing() as calls:
+    with tracing() as calls:
         value = walk.number(tree)
     try:
         shown = convert(quantity(value), tail.unit)
@@ -105,30 +104,6 @@ def evaluate(text: str, source: Graph | Path | None = None) -> Evaluated:
         raise CalcError(str(error)) from None
     steps = tuple(Step(call.name, call.symbols, call.numbers, call.result, call.depth) for call in calls)
     return Evaluated(tail.head, shown, result, _pretty(tail.head), walk.with_numbers(), steps, tuple(walk.measured))
-
-
-@lru_cache(maxsize=1)
-def names() -> Mapping[str, Any]:
-    """Everything that an expression may name: calculator formulas, model shapes, cards, and a few plain functions."""
-    formulas = {name: found for name in calculator.__all__ if isinstance(found := getattr(calculator, name), calculator.Formula)}
-    models = {name.replace("-", "_").replace(".", "_"): model for name, model in PRESETS.items()}
-    plain = {"quantity": quantity, "min": min, "max": max, "ceil": _ceil, "floor": _floor}
-    return {**models, **hardware.GPUS, **formulas, **plain}
-
-
-def _ceil(value: Quantity | float) -> int:
-    return math.ceil(_plain_count(value))
-
-
-def _floor(value: Quantity | float) -> int:
-    return math.floor(_plain_count(value))
-
-
-def _plain_count(value: Quantity | float) -> float:
-    number = quantity(value)
-    if not number.is_count:
-        raise UserError(f"only a plain number is rounded to a whole one, not {number}")
-    return number.base
 
 
 def _parse(expr: str, offset: int) -> ast.expr:
@@ -208,7 +183,7 @@ class _Walk:
         return found
 
     def attribute(self, node: ast.Attribute, owner: Any, attr: str) -> Any:
-        figures = _figures(owner)
+        figures = figures_of(owner)
         if attr not in figures:
             known = f"; it has {', '.join(figures)}" if figures else ""
             raise self.fail(node, f"`{ast.unparse(node)[:60]}` is no figure of a model or a card{known}.{did_you_mean(attr, figures)}")
@@ -250,7 +225,7 @@ class _Walk:
         return found.quantity
 
     def call(self, node: ast.Call, function: Any, name: str) -> Any:
-        if not callable(function) or _figures(function):
+        if not callable(function) or figures_of(function):
             raise self.fail(node, f"`{name}` is not a function")
         outer = len(self.spans)
         self.call_depth += 1
@@ -281,14 +256,6 @@ class _Walk:
         for start, end, shown in sorted(self.spans, reverse=True):
             text = text[:start] + shown.encode() + text[end:]
         return _pretty(text.decode())
-
-
-def _figures(owner: Any) -> Mapping[str, int | float | Quantity]:
-    """The numbers of a model shape or a card, by field name."""
-    if not is_dataclass(owner) or isinstance(owner, (type, Quantity)):
-        return {}
-    values = {entry.name: getattr(owner, entry.name) for entry in fields(owner)}
-    return {name: v for name, v in values.items() if isinstance(v, (int, float, Quantity)) and not isinstance(v, bool)}
 
 
 def _as_plain(value: Any) -> int | float:

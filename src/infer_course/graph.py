@@ -7,32 +7,21 @@ named in follow-ups, prerequisites, lessons and sets.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from infer_course.citations import Citation, citations
 from infer_course.content_map import content_map
 from infer_course.errors import UnknownIdError
 from infer_course.frontmatter import Text
 from infer_course.loader import Loaded, read_all
-from infer_course.markdown import Role, roles, scan
-from infer_course.nodes import Card, Lab, Lesson, Measurement, SetOfCards
+from infer_course.nodes import Card, Lab, Lesson, Measurement, Page, SetOfCards
 from infer_course.problems import Problem, did_you_mean, in_reading_order
 
-_MEASURED_CALL = re.compile(r"""measured\(\s*["']([^"':]+):[^"']*["']\s*\)""")
-_RECORD_OPTIONS = ("record", "records")
 _N = TypeVar("_N", Lesson, Card, Lab)
 Node = Lesson | Card | Lab | Measurement | SetOfCards
-
-
-@dataclass(frozen=True)
-class Citation:
-    """A place where a text names a measurement record."""
-
-    record: str
-    line: int
 
 
 @dataclass(frozen=True)
@@ -40,7 +29,7 @@ class Graph:
     """Everything that is written, what is planned, what is wrong, and the edges in both directions.
 
     `planned` maps ids of the content map (cards and lessons) that have no file yet to their English titles.
-    `citations` maps the id of a lesson, card or lab to the records that its text names.
+    `citations` maps the id of a lesson, card or lab, and the path of any other page of the book, to the records that its text names.
     """
 
     root: Path
@@ -49,6 +38,7 @@ class Graph:
     labs: Mapping[str, Lab]
     measurements: Mapping[str, Measurement]
     sets: Mapping[str, SetOfCards]
+    pages: Mapping[str, Page]
     planned: Mapping[str, str]
     unreadable: frozenset[str]
     citations: Mapping[str, tuple[Citation, ...]]
@@ -116,6 +106,10 @@ class Graph:
         """Every id that is written or planned."""
         return frozenset().union(self.cards, self.lessons, self.labs, self.measurements, self.sets, self.planned)
 
+    def pages_of_measurement(self, record_id: str) -> tuple[Page, ...]:
+        """Other pages of the book (home, landing pages) that show the record."""
+        return tuple(page for page in self.pages.values() if record_id in self._cited(page.path))
+
     def _cited(self, node_id: str) -> tuple[str, ...]:
         return tuple(citation.record for citation in self.citations.get(node_id, ()))
 
@@ -130,9 +124,9 @@ def load(root: Path | str) -> Graph:
     known = content_map()
     planned = {lesson.id: lesson.title_en for lesson in known.lessons.values() if lesson.id not in found.lessons}
     planned |= {card.id: card.title for card in known.cards.values() if card.id not in found.cards}
-    citations = {}
-    for node in (*found.lessons.values(), *found.cards.values(), *found.labs.values()):
-        citations[node.id] = tuple(citation for text in texts_of(node) for citation in _citations(text))
+    written = (*found.lessons.values(), *found.cards.values(), *found.labs.values())
+    cited = {node.id: tuple(citation for text in texts_of(node) for citation in citations(text)) for node in written}
+    cited |= {page.path: citations(page.text) for page in found.pages}
     return Graph(
         root=root,
         lessons={lesson.id: lesson for lesson in _ordered(found.lessons.values())},
@@ -140,9 +134,10 @@ def load(root: Path | str) -> Graph:
         labs={lab.id: lab for lab in _ordered(found.labs.values())},
         measurements=dict(sorted(found.measurements.items())),
         sets=found.sets,
+        pages={page.path: page for page in found.pages},
         planned=planned,
         unreadable=frozenset(found.unreadable),
-        citations=citations,
+        citations=cited,
         problems=in_reading_order([*found.problems, *_unresolved(found, set(planned))]),
     )
 
@@ -159,25 +154,6 @@ def texts_of(node: Lesson | Card | Lab) -> tuple[Text, ...]:
     elif isinstance(node, Lesson):
         front.extend((objective, f"objectives.{index}") for index, objective in enumerate(node.objectives))
     return (*document.texts, *(Text(body, (document.meta_line(where),), front=True) for body, where in front if body))
-
-
-def records_in(role: Role) -> tuple[str, ...]:
-    """Records that a `{measured}` or `{calc}` role reads."""
-    if role.name == "measured":
-        return (role.text.partition(":")[0].strip(),)
-    return tuple(_MEASURED_CALL.findall(role.text)) if role.name == "calc" else ()
-
-
-def _citations(text: Text) -> list[Citation]:
-    found = [Citation(record, text.line(role.line)) for role in roles(text.body) for record in records_in(role)]
-    for fence in scan(text.body).fences:
-        for option in _RECORD_OPTIONS:
-            for record in re.split(r"[,\s]+", fence.options.get(option, "")):
-                if fence.directive and record:
-                    found.append(Citation(record, text.line(fence.line)))
-        if fence.directive == "measured-figure" and fence.argument:
-            found.append(Citation(fence.argument.partition(":")[0], text.line(fence.line)))
-    return found
 
 
 def _unresolved(found: Loaded, planned: set[str]) -> list[Problem]:

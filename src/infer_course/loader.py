@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from infer_course.errors import NotACheckoutError
 from infer_course.frontmatter import Document, DocumentError, Text, read_markdown, read_notebook, read_yaml
-from infer_course.nodes import Card, Lab, Lesson, Measurement, SetOfCards
+from infer_course.nodes import Card, Lab, Lesson, Measurement, Page, SetOfCards
 from infer_course.problems import Problem, Rule, did_you_mean
 from infer_course.schema import PROVENANCE
 
@@ -33,6 +33,7 @@ class Loaded:
     labs: dict[str, Lab] = field(default_factory=dict)
     measurements: dict[str, Measurement] = field(default_factory=dict)
     sets: dict[str, SetOfCards] = field(default_factory=dict)
+    pages: list[Page] = field(default_factory=list)
     unreadable: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
 
@@ -71,8 +72,20 @@ def read_all(root: Path) -> Loaded:
         _add(out, root, path, "set", SetOfCards, out.sets)
     for path in sorted(root.glob("measurements/*/*.json")):
         _add_measurement(out, root, path)
+    for path in sorted(root.glob("book/**/*.md")):
+        is_lesson = path.parent.name.startswith("part") and path.stem != "index"
+        if not is_lesson and not any(folder.startswith("_") for folder in path.relative_to(root).parts):
+            out.pages.append(_page(root, path))
     _same_id_in_two_kinds(out)
     return out
+
+
+def _page(root: Path, path: Path) -> Page:
+    """A page with its front matter, if it has any, emptied so that lines stay."""
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), 0) if lines[0].strip() == "---" else -1
+    body = "\n".join("" if number <= end else line for number, line in enumerate(lines))
+    return Page(path.relative_to(root).as_posix(), Text(body, tuple(range(1, len(lines) + 1))))
 
 
 def _read(root: Path, path: Path) -> Document:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pydantic import InstanceOf
 
-from infer_course.frontmatter import Document, Section
+from infer_course.frontmatter import Document, Section, Text
 from infer_course.schema import CardMeta, LabMeta, LessonMeta, MeasurementMeta, QuestionSet
 
 _LEAD = re.compile(r"^\*\*(.+?)\*\*\s*(.*)$", re.DOTALL)
@@ -117,6 +117,14 @@ class SetOfCards(QuestionSet):
     @property
     def title_en(self) -> str:
         return self.title.en
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of the book that is no lesson: the home page, a landing page. It has no place in the graph, but its numbers count."""
+
+    path: str
+    text: Text
 
 
 def paragraphs(section: Section) -> tuple[tuple[str, int], ...]:

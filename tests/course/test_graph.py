@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course.tree import Tree, card, notebook, record
+from infer_course.check import check
 from infer_course.content_map import content_map
 from infer_course.errors import MeasureError, NotACheckoutError, UnknownIdError
 from infer_course.frontmatter import Text, read_markdown, read_notebook, split_sections
@@ -17,6 +19,9 @@ from infer_course.graph import load
 from infer_course.loader import find_root
 from infer_course.markdown import count_words, links, roles, scan, words_only
 from infer_course.measure import changed_sources, evaluate, lookup
+from infer_lab.bench.environment import Environment
+from infer_lab.bench.record import Record
+from infer_lab.units import Quantity
 
 A, B, LESSON, LAB, RECORD = "kv-cache-principle", "kv-cache-size-calculation", "kv-cache", "kv-cache-by-hand", "h200/kv-cache-by-hand"
 
@@ -44,6 +49,30 @@ def test_a_record_that_only_the_text_cites_is_an_edge_too(tree: Tree) -> None:
     graph = load(tree.root)
     assert [m.id for m in graph.measurements_of_card(A)] == [RECORD, "h200/limits"]
     assert [c.id for c in graph.cards_of_measurement("h200/limits")] == [A]
+
+
+def test_a_record_that_only_the_home_page_shows_is_no_orphan(tree: Tree) -> None:
+    tree.write("measurements/h200/limits.json", json.dumps(record(id="h200/limits")))
+    tree.write("book/index.md", "# Home\n\n```{proof}\n:predict: 1 + 1\n:measure: h200/limits:cached | KiB\n```\n")
+    graph = load(tree.root)
+    assert [page.path for page in graph.pages_of_measurement("h200/limits")] == ["book/index.md"]
+    assert "orphan" not in {p.rule for p in check(graph, datetime.date(2025, 7, 1), run_code=False)}
+
+
+def test_records_written_by_the_library_can_be_read(tree: Tree) -> None:
+    git = {"commit": "0123456789abcdef", "dirty": False}
+    device = {"slug": "h200", "name": "NVIDIA H200", "kind": "cuda", "clocks_mhz_after": {"sm": 1, "memory": 1}}
+    environment = Environment(device, {"python": "3.11"}, git, "2025-06-02T10:00:00+00:00", "python x.py")
+    written = Record("kv-cache-by-hand", "KV cache by hand", environment=environment, sources=["src/infer_lab/thing.py"], root=tree.root)
+    written.add_value("cached", Quantity(131_072, "B"), note="from the pool")
+    written.add_samples("step_time", [1.0, 1.1, 1.2], "ms")
+    written.add_series("step", "Step time", ("context", "tok", [1, 2]), ("step", "ms", [1.0, 1.1]))
+    written.write(tree.root / "measurements")
+    graph = load(tree.root)
+    assert graph.problems == ()
+    assert evaluate(f"{RECORD}:step_time | us", graph).text == "1100 µs"
+    assert lookup(graph, f"{RECORD}:step_time").n == 3
+    assert check(graph, datetime.date(2025, 7, 1), run_code=False) == ()
 
 
 def test_ids_of_the_content_map_are_planned_until_they_are_written(tree: Tree) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
+from infer_course.frontmatter import Text
 from infer_course.graph import Graph, texts_of
 from infer_course.markdown import links, scan
-from infer_course.nodes import Card, Lab, Lesson
+from infer_course.nodes import Card, Lab, Lesson, Page
 from infer_course.problems import Problem, Rule, did_you_mean
 
 _LISTS = {Card: ("lessons", "labs", "follow_ups", "measurements", "tags"), Lesson: ("prerequisites",), Lab: ("lessons", "measurements")}
@@ -23,7 +24,10 @@ def check_edges(graph: Graph) -> Iterator[Problem]:
     paths = {node.path: node for node in (*graph.lessons.values(), *graph.cards.values(), *graph.labs.values())}
     for node in paths.values():
         yield from _repeated(node)
-        yield from _links(graph, node, paths)
+        for text in texts_of(node):
+            yield from _links(graph, node, text, paths)
+    for page in graph.pages.values():
+        yield from _links(graph, page, page.text, paths)
 
 
 def _problem(node: Card | Lesson | Lab, field: str, message: str, fix: str, rule: Rule) -> Problem:
@@ -53,7 +57,8 @@ def _orphans(graph: Graph) -> Iterator[Problem]:
             fix = f"name it in the `labs` of the card that it proves: `labs: [{lab.id}]`"
             yield _problem(lab, "id", "orphan: no card names the lab.", fix, "orphan")
     for record in graph.measurements.values():
-        if not graph.cards_of_measurement(record.id) and not graph.lessons_of_measurement(record.id):
+        shown = graph.cards_of_measurement(record.id) or graph.lessons_of_measurement(record.id) or graph.pages_of_measurement(record.id)
+        if not shown:
             fix = "cite it with {measured} or a measured-figure, list it in a card's `measurements`, or delete it"
             yield Problem("error", record.path, 1, f"orphan: nothing shows the record `{record.id}`.", fix, "orphan")
 
@@ -110,28 +115,27 @@ def _repeated(node: Card | Lesson | Lab) -> Iterator[Problem]:
                 yield _problem(node, f"{field}.{index}", f"`{field}` names `{value}` twice.", "remove one", "repeated")
 
 
-def _links(graph: Graph, node: Card | Lesson | Lab, paths: dict[str, Card | Lesson | Lab]) -> Iterator[Problem]:
-    for text in texts_of(node):
-        for target, index in links(text.body):
-            line = text.line(index)
-            path = _file(target)
-            if path is None:
-                continue
-            found = _resolve(graph.root, node.path, path)
-            if found is None:
-                fix = f"correct the path; it is read from {PurePosixPath(node.path).parent}/"
-                yield Problem("error", node.path, line, f"the link leads to no file: `{target}`.", fix, "broken-link")
-            elif found in paths and not _edge(graph, node, paths[found]):
-                other = paths[found]
-                message = f"one-way edge: the text links to `{other.id}`, whose page does not lead back here."
-                yield Problem("error", node.path, line, message, _edge_fix(node, other), "one-way")
-        for fence in scan(text.body).fences:
-            if fence.directive == "card" and isinstance(node, Lesson):
-                yield from _embedded(graph, node, fence.argument, text.line(fence.line))
-            path = _file(fence.argument) if fence.directive in _FILE_DIRECTIVES else None
-            if path and _resolve(graph.root, node.path, path) is None:
-                message = f"`{{{fence.directive}}}` names a file that does not exist: `{fence.argument}`."
-                yield Problem("error", node.path, text.line(fence.line), message, "correct the path", "broken-link")
+def _links(graph: Graph, node: Card | Lesson | Lab | Page, text: Text, paths: dict[str, Card | Lesson | Lab]) -> Iterator[Problem]:
+    for target, index in links(text.body):
+        line, path = text.line(index), _file(target)
+        if path is None:
+            continue
+        found = _resolve(graph.root, node.path, path)
+        if found is None:
+            fix = f"correct the path; it is read from {PurePosixPath(node.path).parent}/"
+            yield Problem("error", node.path, line, f"the link leads to no file: `{target}`.", fix, "broken-link")
+        elif found in paths and not isinstance(node, Page) and not _edge(graph, node, paths[found]):
+            other = paths[found]
+            message = f"one-way edge: the text links to `{other.id}`, whose page does not lead back here."
+            yield Problem("error", node.path, line, message, _edge_fix(node, other), "one-way")
+    for fence in scan(text.body).fences:
+        line = text.line(fence.line)
+        if fence.directive == "card" and isinstance(node, Lesson):
+            yield from _embedded(graph, node, fence.argument, line)
+        path = _file(fence.argument) if fence.directive in _FILE_DIRECTIVES else None
+        if path and _resolve(graph.root, node.path, path) is None:
+            message = f"`{{{fence.directive}}}` names a file that does not exist: `{fence.argument}`."
+            yield Problem("error", node.path, line, message, "correct the path", "broken-link")
 
 
 def _embedded(graph: Graph, lesson: Lesson, card_id: str, line: int) -> Iterator[Problem]:

@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterator
 
 from infer_course import calc, measure
+from infer_course.citations import RECORD_DIRECTIVES, records_in_fence, records_in_role, words
 from infer_course.errors import CourseError
 from infer_course.frontmatter import Text
-from infer_course.graph import Graph, records_in, texts_of
-from infer_course.markdown import roles, scan, words_only
-from infer_course.nodes import Card, Lab, Lesson
+from infer_course.graph import Graph, texts_of
+from infer_course.markdown import Fence, roles, scan, words_only
+from infer_course.nodes import Card, Lab, Lesson, Measurement, Page
 from infer_course.problems import Problem, Rule
 from infer_lab.errors import UserError
 from infer_lab.units import Quantity
@@ -45,6 +46,7 @@ _SPELLING: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 _BINARY_K = re.compile(r"(?<![\w.-])\d+[kK](?=[ \u00a0-](?:tokens?|context|prompt|window|sequence)|上下文)")
+Written = Card | Lesson | Lab | Page
 _NUMERIC_ROLES = ("calc", "measured")
 
 
@@ -52,26 +54,30 @@ def check_figures(graph: Graph) -> Iterator[Problem]:
     for node in (*graph.lessons.values(), *graph.cards.values(), *graph.labs.values()):
         for text in texts_of(node):
             yield from _roles(graph, node, text)
-            yield from _series(graph, node, text)
+            yield from _directives(graph, node, text)
             if not isinstance(node, Lab):
                 yield from _spelling(node, text)
                 if not text.front:
                     yield from _typed(node, text)
     for card in graph.cards.values():
         yield from _estimate(graph, card)
+    for page in graph.pages.values():
+        yield from _roles(graph, page, page.text)
+        yield from _directives(graph, page, page.text)
+        yield from _spelling(page, page.text)
 
 
-def _error(node: Card | Lesson | Lab, line: int, message: str, fix: str, rule: Rule) -> Problem:
+def _error(node: Written, line: int, message: str, fix: str, rule: Rule) -> Problem:
     return Problem("error", node.path, line, message, fix, rule)
 
 
-def _roles(graph: Graph, node: Card | Lesson | Lab, text: Text) -> Iterator[Problem]:
+def _roles(graph: Graph, node: Written, text: Text) -> Iterator[Problem]:
     for role in roles(text.body):
         line = text.line(role.line)
         if role.splits_table and role.name in _NUMERIC_ROLES:
             fix = f"write `\\|` inside a table: {{{role.name}}}`{role.text.replace('|', chr(92) + '|')}`"
             yield _error(node, line, f"the bar in {{{role.name}}}`{role.text}` would cut its table row.", fix, "table-bar")
-        if graph.unreadable.intersection(records_in(role)):
+        if graph.unreadable.intersection(records_in_role(role)):
             continue  # the record's own problem says it
         try:
             if role.name == "calc":
@@ -83,31 +89,43 @@ def _roles(graph: Graph, node: Card | Lesson | Lab, text: Text) -> Iterator[Prob
             yield _error(node, line, f"{what} `{role.text}`: {error}.".replace("..", "."), "correct the expression in backticks", rule)
 
 
-def _series(graph: Graph, node: Card | Lesson | Lab, text: Text) -> Iterator[Problem]:
-    """Figures drawn from records name a record and series that exist."""
+def _directives(graph: Graph, node: Written, text: Text) -> Iterator[Problem]:
+    """Figures and tables drawn from records name records, series and values that exist; a proof can be computed."""
     for fence in scan(text.body).fences:
-        if fence.directive != "measured-figure":
-            continue
-        line = text.line(fence.line)
-        records = [part for part in re.split(r"[,\s]+", fence.options.get("record", fence.argument)) if part]
-        if not records:
-            yield _error(node, line, "the figure names no record.", "add `:record: <device>/<name>`", "measured")
+        line, records = text.line(fence.line), records_in_fence(fence)
+        if fence.directive in RECORD_DIRECTIVES and not records:
+            yield _error(node, line, f"the `{{{fence.directive}}}` names no record.", "write `<device>/<name>` after its name", "measured")
         if graph.unreadable.intersection(records):
             continue
-        names: list[str] = []
-        for record in records:
-            try:
-                names.extend(measure.find_record(graph, record).series)
-            except CourseError as error:
-                yield _error(node, line, f"{error}.".replace("..", "."), "measure it first, or correct `:record:`", "measured")
-                return
-        for wanted in re.split(r"[,\s]+", fence.options.get("series", "")):
-            if wanted and wanted not in names:
-                fix = f"series are {', '.join(names) or 'none'}"
-                yield _error(node, line, f"no record of this figure has a series `{wanted}`.", fix, "measured")
+        if fence.directive == "proof" and not graph.measurements.keys() >= set(records):
+            continue  # the proof on the home page shows nothing until its record exists
+        try:
+            if "predict" in fence.options:
+                calc.evaluate(fence.options["predict"], graph)
+            if "measure" in fence.options:
+                measure.evaluate(fence.options["measure"], graph)
+            for record in records:
+                measure.find_record(graph, record)
+            if fence.directive in RECORD_DIRECTIVES and records:
+                yield from _chosen(node, line, fence, graph.measurements[records[0]], graph)
+        except CourseError as error:
+            yield _error(
+                node, line, f"`{{{fence.directive}}}`: {error}.".replace("..", "."), "measure it first, or correct the name", "measured"
+            )
 
 
-def _typed(node: Card | Lesson, text: Text) -> Iterator[Problem]:
+def _chosen(node: Written, line: int, fence: Fence, record: Measurement, graph: Graph) -> Iterator[Problem]:
+    for wanted in words(fence.options.get("series", "")):
+        owner, colon, name = wanted.rpartition(":")
+        has = graph.measurements[owner].series if colon else record.series
+        if name not in has:
+            yield _error(node, line, f"the record has no series `{name}`.", f"series are {', '.join(has) or 'none'}", "measured")
+    for name in words(fence.options.get("values", "")):
+        if name not in record.values:
+            yield _error(node, line, f"the record has no value `{name}`.", f"values are {', '.join(record.values) or 'none'}", "measured")
+
+
+def _typed(node: Written, text: Text) -> Iterator[Problem]:
     for index, line in enumerate(words_only(text.body, "\x00").split("\n")):
         for found in TYPED.finditer(line):
             fix = "compute it with {calc}, look it up with {measured}, or if it is a premise or quoted from a cited source, {given}`…`"
@@ -115,7 +133,7 @@ def _typed(node: Card | Lesson, text: Text) -> Iterator[Problem]:
             yield _error(node, text.line(index), message, fix, "typed-number")
 
 
-def _spelling(node: Card | Lesson, text: Text) -> Iterator[Problem]:
+def _spelling(node: Written, text: Text) -> Iterator[Problem]:
     given = [(role.text, role.line) for role in roles(text.body) if role.name == "given"]
     prose = list(enumerate(words_only(text.body, "\x00").split("\n")))
     for content, index in [*((line, i) for i, line in prose), *given]:
