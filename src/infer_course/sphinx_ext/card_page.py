@@ -108,7 +108,6 @@ def _chinese(section: nodes.section) -> None:
     section["classes"].append("il-zh")
     section["il_lang"] = "zh-Hans"
     inner = element("div", *section.children[1:], klass="il-flow", lang="zh-Hans")
-    section[0]["classes"].append("il-zh-title")
     section.children = section.children[:1]
     section.append(inner)
 

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from html import escape
+from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.nodes import Node
 from docutils.parsers.rst import directives
 from sphinx.addnodes import pending_xref
+from sphinx.environment import BuildEnvironment
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
 from infer_course import calc, measure
+from infer_course.nodes import Card
 from infer_course.sphinx_ext.card_page import direct_answer
 from infer_course.sphinx_ext.course import docname, of
 from infer_course.sphinx_ext.docnodes import card_embed, element, from_graph, provenance, raw
 from infer_course.sphinx_ext.roles import calc_tip, measured_tip
 from infer_lab.errors import UserError
+
+
+def embed(env: BuildEnvironment, card: Card) -> card_embed:
+    """The place of a card on the page that is being read, which is written anew whenever the card changes."""
+    env.note_dependency(str(Path(env.srcdir) / card.path))
+    return card_embed(card=card.id)
 
 
 class EmbedCard(SphinxDirective):
@@ -26,10 +35,10 @@ class EmbedCard(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[Node]:
-        card = self.arguments[0]
-        if card not in of(self.env.app).graph.cards:
-            raise self.error(f"no card has the id `{card}`")
-        return [card_embed(card=card)]
+        graph = of(self.env.app).graph
+        if self.arguments[0] not in graph.cards:
+            raise self.error(f"no card has the id `{self.arguments[0]}`")
+        return [embed(self.env, graph.cards[self.arguments[0]])]
 
 
 class EmbedCards(SphinxPostTransform):

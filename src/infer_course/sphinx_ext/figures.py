@@ -27,7 +27,6 @@ from infer_course.sphinx_ext.plot import KINDS, Line, Plot, draw
 from infer_lab.errors import UserError
 from infer_lab.units import Quantity
 
-
 DRAWING_SCALE = 1.15  # drawings are made at phone size with 13 px text; on wide pages that is a little small
 
 
@@ -41,7 +40,7 @@ def _spans_decades(values: list[float]) -> bool:
 
 
 class MeasuredFigure(SphinxDirective):
-    """```{measured-figure} h200/kv-cache-by-hand```, options `series`, `xscale`, `yscale` (log or linear; else by the span), `yunit`, `title`.
+    """```{measured-figure} h200/kv-cache-by-hand```, options `series`, `xscale`, `yscale` (log, linear), `yunit`, `title`.
 
     The content is what to see in it. Device and day are added. A name in `series` may be of another record: `device/record:name`.
     """
@@ -81,8 +80,8 @@ class MeasuredFigure(SphinxDirective):
         record = find_record(graph, first)
         chosen: list[tuple[Measurement, str]] = []
         for name in self._wanted() or list(record.series):
-            other, colon, series = name.rpartition(":")
-            chosen.append((find_record(graph, other) if colon else record, series))
+            other, colon, own = name.rpartition(":")
+            chosen.append((find_record(graph, other) if colon else record, own))
         lines, units, labels = [], [], []
         for owner, name in chosen:
             if name not in owner.series:
@@ -97,7 +96,8 @@ class MeasuredFigure(SphinxDirective):
                     series.kind,
                     _in(series.x.values, series.x.unit, x_unit, order),
                     _in(series.y.values, series.y.unit, y_unit, order),
-                    *spread,
+                    p10=spread[0],
+                    p90=spread[1],
                 )
             )
             units.append((x_unit, y_unit))
@@ -224,7 +224,7 @@ def _dedent(lines: list[str]) -> str:
 
 
 class SvgFigure(SphinxDirective):
-    """```{svg-figure} figures/x.svg``` with `alt` and `caption`: the drawing becomes part of the page, so it has its colours and its words."""
+    """```{svg-figure} figures/x.svg``` with `alt` and `caption`: the drawing becomes part of the page, with its colours and its words."""
 
     required_arguments = 1
     option_spec: ClassVar[dict[str, Any]] = {
@@ -242,8 +242,9 @@ class SvgFigure(SphinxDirective):
         self.env.note_dependency(path)
         svg = Path(path).read_text(encoding="utf-8")
         svg = svg[svg.index("<svg") :]
-        if box := re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+)', svg):
-            svg = svg.replace("<svg", f'<svg width="{float(box[1]) * DRAWING_SCALE:.0f}"', 1)
+        box = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+)', svg)
+        if box and "style=" not in svg[: svg.index(">")]:
+            svg = svg.replace("<svg", f'<svg style="max-width: {float(box[1]) * DRAWING_SCALE:.0f}px"', 1)
         ids = re.findall(r'\bid="([^"]+)"', svg)
         attrs = {"id": self.options.get("name") or nodes.make_id(Path(relative).stem), "klass": "il-fig il-fig--drawn"}
         if not ids:

@@ -12,7 +12,8 @@ from sphinx.util.docutils import SphinxDirective
 
 from infer_course.nodes import Card, Lab, Lesson
 from infer_course.sphinx_ext.course import of
-from infer_course.sphinx_ext.docnodes import card_embed, element, from_graph
+from infer_course.sphinx_ext.docnodes import element, from_graph
+from infer_course.sphinx_ext.embeds import embed
 
 
 class LessonHead(SphinxDirective):
@@ -48,13 +49,13 @@ class SurroundPages(SphinxTransform):
             if course.graph.labs_of_lesson(page.id):
                 top.append(_section("run-it", "Run it", from_graph(template="lesson-labs", args={})))
             if cards:
-                top.append(_section("interview-connection", "Interview connection", *(card_embed(card=card.id) for card in cards)))
+                top.append(_section("interview-connection", "Interview connection", *(embed(self.env, card) for card in cards)))
             top.append(_section("sources", "Sources", from_graph(template="sources", args={})))
         elif isinstance(page, Lab):
             top.insert(1, from_graph(template="lab-head", args={}))
             cards = course.graph.cards_of_lab(page.id)
             if cards:
-                top.append(_section("what-it-proves", "What it proves", *(card_embed(card=card.id) for card in cards)))
+                top.append(_section("what-it-proves", "What it proves", *(embed(self.env, card) for card in cards)))
             top.append(from_graph(template="lab-foot", args={}))
 
 

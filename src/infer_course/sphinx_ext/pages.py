@@ -72,6 +72,12 @@ def frame(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any]
         "part": course.parts[page.part] if page is not None else None,
         "base_path": urlsplit(app.config.html_baseurl or "/").path or "/",
     }
+    order = [name for _, entries in context["il"]["tree"] for name, _, _ in entries]
+    context["prev"], context["next"] = None, None
+    if pagename in order:
+        at = order.index(pagename)
+        for key, beside in (("prev", order[at - 1 : at] if at else []), ("next", order[at + 1 : at + 2])):
+            context[key] = {"link": context["pathto"](beside[0]), "title": app.env.titles[beside[0]].astext()} if beside else None
     if isinstance(page, Card):
         before, after = course.neighbours(page)
         inside = course.cards_of_part(page.part)
@@ -101,11 +107,13 @@ def _inside(door: str, pagename: str, page: Any) -> bool:
 
 
 def _tree(app: Sphinx, pagename: str) -> list[tuple[str, list[tuple[str, str, bool]]]]:
-    """The parts of `_toc.yml` with their pages: (caption, [(docname, title, is this page)])."""
+    """The parts of the book in `_toc.yml`: (caption, [(docname, title, is this page)]). The site's own pages are in the bar on top."""
     site_map = app.env.external_site_map  # type: ignore[attr-defined]
     found = []
     for subtree in site_map.root.subtrees:
         items = [str(item) for item in subtree.items]
+        if items[0] == DOORS[0][1]:
+            continue
         entries = [(name, app.env.titles[name].astext(), name == pagename) for name in items if name in app.env.titles]
         if entries:
             found.append((subtree.caption or "", entries))

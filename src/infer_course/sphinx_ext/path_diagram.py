@@ -145,7 +145,8 @@ def _tall(href: Callable[[str], str]) -> str:
     middle = (low + high) / 2
     parts.append(f'<text class="p-note" text-anchor="middle" transform="translate(352 {middle:g}) rotate(-90)">one turn per token</text>')
     height = first + step * 8 + 44
-    return f'<svg class="il-path il-path--tall" viewBox="0 0 358 {height:g}" role="group" aria-label="The path of a request">{"".join(parts)}</svg>'
+    opening = f'<svg class="il-path il-path--tall" viewBox="0 0 358 {height:g}" role="group" aria-label="The path of a request">'
+    return f"{opening}{''.join(parts)}</svg>"
 
 
 def path_diagram(href: Callable[[str], str]) -> str:
