@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -209,6 +210,7 @@ PROVENANCE = ("device", "software", "git", "date", "command")
 """Fields without which a number cannot be traced to a machine, a program and a day."""
 
 
+@lru_cache(maxsize=1)
 def json_schema() -> str:
     """The text of `questions/schema.json`: JSON Schema of card, lesson, lab, measurement and set."""
     models = (CardMeta, LessonMeta, LabMeta, MeasurementMeta, QuestionSet)

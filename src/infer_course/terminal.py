@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 from rich.markdown import Markdown
+from rich.markup import escape
 from rich.table import Table
 
 from infer_course import calc, measure
@@ -25,13 +26,13 @@ def show(console: Console, graph: Graph, node: Node, pause: Pause) -> None:
         case Card():
             _card(console, graph, node, pause)
         case Lesson():
-            console.rule(f"[bold]{node.title.en}")
+            _heading(console, node.title.en)
             console.print(Markdown("\n".join(f"- {objective}" for objective in node.objectives)))
             _related(console, "Cards", [card.id for card in graph.cards_of_lesson(node.id)])
             _related(console, "Labs", [lab.id for lab in graph.labs_of_lesson(node.id)])
             console.print(f"Text: {node.path}")
         case Lab():
-            console.rule(f"[bold]{node.title.en}")
+            _heading(console, node.title.en)
             _related(console, "Lessons", list(node.lessons))
             _related(console, "Cards", [card.id for card in graph.cards_of_lab(node.id)])
             _related(console, "Records", list(node.measurements))
@@ -39,7 +40,7 @@ def show(console: Console, graph: Graph, node: Node, pause: Pause) -> None:
         case Measurement():
             _record(console, graph, node)
         case _:
-            console.rule(f"[bold]{node.title.en}")
+            _heading(console, node.title.en)
             _related(console, "Cards", list(node.cards))
 
 
@@ -60,8 +61,8 @@ def with_numbers(text: str, graph: Graph) -> str:
 
 
 def _card(console: Console, graph: Graph, card: Card, pause: Pause) -> None:
-    console.rule(f"[bold]{card.title.en}")
-    console.print(card.title.zh)
+    _heading(console, card.title.en)
+    console.print(escape(card.title.zh))
     console.print(f"[dim]{card.kind} · {card.level} · {card.minutes:g} min to answer aloud[/dim]")
     if not pause("Answer aloud, then press any key to see the answer (q to leave)"):
         return
@@ -82,12 +83,16 @@ def _card(console: Console, graph: Graph, card: Card, pause: Pause) -> None:
     _related(console, "Measured proof", [record.id for record in graph.measurements_of_card(card.id)])
 
 
+def _heading(console: Console, title: str) -> None:
+    console.print(f"\n[bold]{escape(title)}[/bold]")
+
+
 def _level(item: RubricItem) -> str:
     return item.level.replace("_", " ")
 
 
 def _record(console: Console, graph: Graph, record: Measurement) -> None:
-    console.rule(f"[bold]{record.title}")
+    _heading(console, record.title)
     console.print(f"{record.device.name}, {record.date.date().isoformat()}, commit {record.git.commit[:7]}; {record.command}")
     table = Table("value", "result", "p10 to p90", "note")
     for name in record.values:
