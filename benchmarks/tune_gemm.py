@@ -93,7 +93,6 @@ def splits(tiles: int, steps: int, programs: range = range(100, 2400)) -> Iterat
 
 def candidates(op: str, m: int, n: int, k: int) -> Iterator[dict[str, Any]]:
     bm = min(max(8, 1 << (m - 1).bit_length()), 256)
-    narrow = {8, 16} if bm == 8 else {bm}
     if op in ("fp8_gemm", "int8_gemm"):
         yield from w8a8_candidates(m, n, k)
         return
@@ -109,13 +108,15 @@ def candidates(op: str, m: int, n: int, k: int) -> Iterator[dict[str, Any]]:
         wide = [(64, 128, 4), (128, 64, 4)]
     per_byte = {"w4a16": 2, "w8a16": 1}.get(op, 0.5)
     for bn, bk, warps in tiles if bm <= 16 else wide:
-        for stages in (3, 4, 6):
-            shared = stages * (bn * bk / per_byte + bm * bk * 2)
-            if shared > 220_000 or (bm <= 16 and shared < 24_000):
-                continue
-            for block_m in {bm, min(bm, 128)} if bm > 16 else narrow:
+        for block_m in {bm, min(bm, 128)} if bm > 16 else {bm}:
+            for stages in (2, 3, 4) if bm > 16 else (3, 4, 6):
+                shared = stages * (bn * bk / per_byte + block_m * bk * 2)
+                if shared > 225_000 or (bm <= 16 and shared < 24_000):
+                    continue
                 for split in splits(-(-n // bn) * -(-m // block_m), k // bk) if m <= block_m else (1,):
-                    yield asdict(GemmConfig(bn, block_m, bk, split, warps, stages))
+                    halves = (1, 2) if op == "w4a16" and block_m == 16 else (1,)
+                    for h in halves:
+                        yield asdict(GemmConfig(bn, block_m, bk, split, warps, stages, h))
 
 
 def w8a8_candidates(m: int, n: int, k: int) -> Iterator[dict[str, Any]]:

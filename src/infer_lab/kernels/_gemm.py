@@ -24,6 +24,7 @@ class GemmConfig:
     """Tile of one program (block_n weight rows by block_m batch rows, block_k columns a step) and how it is launched.
 
     split_k: programs that share one tile; their float32 partial sums are added in a fixed order, so results do not vary from run to run.
+    halves: 2 multiplies the batch columns of a tile in two halves (w4a16 says why).
     """
 
     block_n: int
@@ -32,6 +33,7 @@ class GemmConfig:
     split_k: int = 1
     num_warps: int = 4
     num_stages: int = 4
+    halves: int = 1
 
 
 def config_for(target: Target, kernel: str, m: int, n: int, k: int) -> dict[str, Any] | None:
@@ -42,13 +44,37 @@ def config_for(target: Target, kernel: str, m: int, n: int, k: int) -> dict[str,
     return None
 
 
-def split_for(target: Target, tiles: int, steps: int, per_sm: int = 3, most: int = 16) -> int:
+def split_for(target: Target, tiles: int, steps: int, per_sm: int = 2, most: int = 16) -> int:
     """Programs per tile so that about `per_sm` of them stand on every SM, each with at least four steps: what keeps HBM busy."""
-    wanted = max(1, round(per_sm * target.num_sms / max(tiles, 1)))
     split = 1
-    while split * 2 <= min(wanted, most, max(steps // 4, 1)):
+    while split * 2 <= min(most, max(steps // 4, 1)) and tiles * split * 1.5 < per_sm * target.num_sms:
         split *= 2
     return split
+
+
+def weight_only_config(target: Target, kernel: str, m: int, n: int, k: int, bits: int, block_k: int, element_size: int) -> GemmConfig:
+    """The launch tuned for this device and shape, else a heuristic: tiles of 128 rows, and K split until every SM has two programs.
+
+    element_size: bytes of an activation. Chips with less shared memory get fewer stages and narrower tiles.
+    """
+    found = config_for(target, kernel, m, n, k)
+    if found is not None and found["block_k"] == block_k and element_size == 2:
+        return GemmConfig(**found)
+    if target.interpreted or element_size == 4:
+        return GemmConfig(64, narrow_block(m, 16), block_k, 2 if m <= 16 and k > block_k else 1, 4, 2)
+    if m <= 16:
+        split = split_for(target, triton.cdiv(n, 128), triton.cdiv(k, block_k))
+        return GemmConfig(128, narrow_block(m), block_k, split, 4, 3, halves=2 if m > 8 and bits == 4 else 1)
+    block_m = narrow_block(m)
+    block_n = 128 if target.shared_memory > 120_000 or block_m <= 64 else 64
+    split = split_for(target, triton.cdiv(n, block_n), triton.cdiv(k, block_k)) if m <= block_m else 1
+    step = block_n * block_k * bits // 8 + block_m * block_k * element_size
+    stages = max(2, min(4, (target.shared_memory - block_n * block_m * 4) // step))
+    while stages * step > target.shared_memory - 2048 and block_m > 16:
+        block_m //= 2
+        split = 1
+        step = block_n * block_k * bits // 8 + block_m * block_k * element_size
+    return GemmConfig(block_n, block_m, block_k, split, 8 if block_m >= 128 else 4, stages)
 
 
 def narrow_block(m: int, largest: int = 128) -> int:
@@ -119,4 +145,22 @@ def load_groups(ptr, stride, COUNT: tl.constexpr):
     out = ()
     for i in tl.static_range(COUNT):
         out = out + (tl.load(ptr + i * stride),)  # noqa: RUF005 (Triton's tuples have +)
+    return out
+
+
+@triton.jit
+def filled(ROWS: tl.constexpr, COLUMNS: tl.constexpr, COUNT: tl.constexpr):
+    """COUNT float32 tiles of zeros."""
+    out = ()
+    for _ in tl.static_range(COUNT):
+        out = out + (tl.zeros([ROWS, COLUMNS], tl.float32),)  # noqa: RUF005
+    return out
+
+
+@triton.jit
+def add_scaled(totals, sums, scale, COUNT: tl.constexpr):
+    """Each of COUNT tiles plus its group's sums times the scales of the rows."""
+    out = ()
+    for i in tl.static_range(COUNT):
+        out = out + (totals[i] + sums[i] * scale,)  # noqa: RUF005
     return out

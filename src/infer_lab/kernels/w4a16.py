@@ -18,8 +18,16 @@ import triton.language as tl
 
 from infer_lab.errors import QuantizationError
 from infer_lab.kernels import _common
-from infer_lab.kernels._common import Target
-from infer_lab.kernels._gemm import GemmConfig, check_product, config_for, finish_tile, load_groups, narrow_block, partial_sums, split_for
+from infer_lab.kernels._gemm import (
+    GemmConfig,
+    add_scaled,
+    check_product,
+    filled,
+    finish_tile,
+    load_groups,
+    partial_sums,
+    weight_only_config,
+)
 from infer_lab.kernels._gemm import uses_ptx as may_use_ptx
 from infer_lab.kernels._unpack import bias4, multiply, planes4, subtract
 from infer_lab.kernels.pack import PackedWeight
@@ -31,19 +39,24 @@ SCALE_SUMS_UP_TO = 32  # tokens
 def w4a16_kernel(
     x, w, scales, zeros, y, partials, locks, M, N, K, stride_xm, stride_xk, stride_ym, stride_yn, stride_group,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr, SPLIT_K: tl.constexpr,
-    HAS_ZEROS: tl.constexpr, SCALE_WEIGHTS: tl.constexpr, EVEN_K: tl.constexpr, PTX: tl.constexpr,
+    HAS_ZEROS: tl.constexpr, SCALE_WEIGHTS: tl.constexpr, HALVES: tl.constexpr, EVEN_K: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
-    """One program: `[BLOCK_N, BLOCK_M]` of yT over every SPLIT_K-th part of K. Grid (n tiles * m tiles, SPLIT_K), m fastest."""
+    """One program: `[BLOCK_N, BLOCK_M]` of yT over every SPLIT_K-th part of K. Grid (n tiles * m tiles, SPLIT_K), m fastest.
+
+    HALVES 2: the batch columns are multiplied as two halves of 8. Products that narrow go through the warp-wide matrix instruction,
+    where no warp waits for three others; on Hopper that is faster than the warpgroup's while the weights are the bottleneck.
+    """
     PLANE: tl.constexpr = BLOCK_K // 4
     GROUPS: tl.constexpr = BLOCK_K // GROUP if BLOCK_K > GROUP else 1  # groups that a step spans
     STEPS: tl.constexpr = GROUP // BLOCK_K if GROUP > BLOCK_K else 1  # steps that a group spans
     PER_GROUP: tl.constexpr = 4 // GROUPS  # planes that share a scale
+    WIDTH: tl.constexpr = BLOCK_M // HALVES
     DTYPE: tl.constexpr = x.dtype.element_ty
     tiles_m = tl.cdiv(M, BLOCK_M)
     tile = tl.program_id(0)
     split = tl.program_id(1)
     n = (tile // tiles_m).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
-    m = (tile % tiles_m).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    m = (tile % tiles_m).to(tl.int64) * BLOCK_M + tl.arange(0, WIDTH)
     column = tl.arange(0, PLANE)
     wide = tl.full((), 1, tl.int64)  # offsets are 64-bit
     blocks = tl.cdiv(K, BLOCK_K)
@@ -54,12 +67,11 @@ def w4a16_kernel(
     stored = tl.minimum(n, stride_group - 1)  # rows past the last block read its last row; they are not stored
     w_at = w + ((stored // 64) * blocks * (64 * PLANE) + (stored % 64) * PLANE)[:, None] + column[None, :]
     x_at = x + m[None, :] * stride_xm + column[:, None].to(tl.int64) * stride_xk
-    live = (m < M)[None, :]
     s_at = scales + stored
     if HAS_ZEROS:
         z_at = zeros + stored
 
-    acc = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
+    acc = filled(BLOCK_N, WIDTH, HALVES)
     # Scales are not operands of the matrix product, so the compiler does not fetch them ahead: carry them one step by hand.
     scale = load_groups(s_at + tl.minimum(first, blocks - 1) * GROUPS // STEPS * wide * stride_group, stride_group, GROUPS)
     for block in range(first, end):
@@ -70,41 +82,35 @@ def w4a16_kernel(
             zero = load_groups(z_at + block * GROUPS // STEPS * wide * stride_group, stride_group, GROUPS)
         plane = planes4(words, DTYPE, PTX)
         x_block = x_at + block * wide * BLOCK_K * stride_xk
-        part = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
+        part = filled(BLOCK_N, WIDTH, HALVES)
         for j in tl.static_range(4):
-            if EVEN_K:
-                xj = tl.load(x_block + j * PLANE * stride_xk, mask=live, other=0.0)
-            else:
-                inside = block * BLOCK_K + j * PLANE + column < K
-                xj = tl.load(x_block + j * PLANE * stride_xk, mask=live & inside[:, None], other=0.0)
             if HAS_ZEROS:
                 q = subtract(plane[j], (zero[j // PER_GROUP].to(tl.float32) + bias4(DTYPE, PTX)).to(DTYPE)[:, None], PTX)
             else:
                 q = subtract(plane[j], tl.full([1, 1], 8.0 + bias4(DTYPE, PTX), DTYPE), PTX)
             if SCALE_WEIGHTS:
-                acc = tl.dot(multiply(q, scale[j // PER_GROUP].to(DTYPE)[:, None], PTX), xj, acc, input_precision="ieee")
+                q = multiply(q, scale[j // PER_GROUP].to(DTYPE)[:, None], PTX)
+            sums = ()
+            for h in tl.static_range(HALVES):
+                live = (m + h * WIDTH < M)[None, :]
+                if not EVEN_K:
+                    live = live & (block * BLOCK_K + j * PLANE + column < K)[:, None]
+                xj = tl.load(x_block + h * WIDTH * wide * stride_xm + j * PLANE * stride_xk, mask=live, other=0.0)
+                sums = sums + (tl.dot(q, xj, acc[h] if SCALE_WEIGHTS else part[h], input_precision="ieee"),)  # noqa: RUF005
+            if SCALE_WEIGHTS:
+                acc = sums
+            elif (j + 1) % PER_GROUP == 0:
+                acc = add_scaled(acc, sums, scale[j // PER_GROUP].to(tl.float32)[:, None], HALVES)
+                part = filled(BLOCK_N, WIDTH, HALVES)
             else:
-                part = tl.dot(q, xj, part, input_precision="ieee")
-                if (j + 1) % PER_GROUP == 0:
-                    acc += part * scale[j // PER_GROUP].to(tl.float32)[:, None]
-                    part = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
+                part = sums
         scale = next_scale
-    finish_tile(acc, 1.0, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K)
-
-
-def w4a16_config(target: Target, m: int, n: int, k: int, block_k: int) -> GemmConfig:
-    """The tuned launch for this device and shape, else a heuristic: tiles of 128 rows, K split until every SM has three programs."""
-    found = config_for(target, "w4a16", m, n, k)
-    if found is not None and found["block_k"] == block_k:
-        return GemmConfig(**found)
-    if target.interpreted:
-        return GemmConfig(64, narrow_block(m, 16), block_k, 2 if m <= 16 and k > block_k else 1, 4, 2)
-    block_m = narrow_block(m)
-    if m > 128:
-        return GemmConfig(128, 128, block_k, 1, 8, 4 if target.shared_memory > 160_000 else 2)
-    block_n = 64 if target.shared_memory < 120_000 and block_m >= 64 else 128
-    split = split_for(target, triton.cdiv(n, block_n), triton.cdiv(k, block_k)) if m <= block_m else 1
-    return GemmConfig(block_n, block_m, block_k, split, 4, 4 if block_m <= 32 else 3)
+    if HALVES == 2:
+        total = tl.reshape(tl.permute(tl.join(acc[0], acc[1]), (0, 2, 1)), (BLOCK_N, BLOCK_M))
+    else:
+        total = acc[0]
+    columns = (tile % tiles_m).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    finish_tile(total, 1.0, y, stride_ym, stride_yn, n, columns, M, N, tile, split, partials, locks, SPLIT_K)
 
 
 def w4a16(x: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None = None, config: GemmConfig | None = None) -> torch.Tensor:
@@ -119,14 +125,14 @@ def w4a16(x: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None = None
     if m == 0:
         return y
     target = _common.target_of(x.device)
-    c = config or w4a16_config(target, m, weight.n, weight.k, weight.block_k)
+    c = config or weight_only_config(target, "w4a16", m, weight.n, weight.k, 4, weight.block_k, x.element_size())
     scale_weights = c.block_m > SCALE_SUMS_UP_TO
     grid = (triton.cdiv(weight.n, c.block_n) * triton.cdiv(m, c.block_m), c.split_k)
     w4a16_kernel[grid](
         x, weight.data, weight.scales, weight.zeros, y, partial_sums(c, m, weight.n, x.device), weight.locks, m, weight.n, weight.k,
         x.stride(0), x.stride(1), y.stride(0), y.stride(1), weight.scales.shape[1],
         BLOCK_N=c.block_n, BLOCK_M=c.block_m, BLOCK_K=weight.block_k, GROUP=weight.group_size, SPLIT_K=c.split_k,
-        HAS_ZEROS=weight.zeros is not None, SCALE_WEIGHTS=scale_weights, EVEN_K=weight.k % weight.block_k == 0,
+        HAS_ZEROS=weight.zeros is not None, SCALE_WEIGHTS=scale_weights, HALVES=c.halves, EVEN_K=weight.k % weight.block_k == 0,
         PTX=may_use_ptx(x), num_warps=c.num_warps, num_stages=c.num_stages,
     )  # fmt: skip
     return y

@@ -15,8 +15,7 @@ import triton.language as tl
 
 from infer_lab.errors import QuantizationError
 from infer_lab.kernels import _common
-from infer_lab.kernels._common import Target
-from infer_lab.kernels._gemm import GemmConfig, check_product, config_for, finish_tile, narrow_block, partial_sums, split_for
+from infer_lab.kernels._gemm import GemmConfig, check_product, finish_tile, partial_sums, weight_only_config
 from infer_lab.kernels._gemm import uses_ptx as may_use_ptx
 from infer_lab.kernels._unpack import multiply, planes8, subtract
 from infer_lab.kernels.pack import PackedWeight
@@ -107,21 +106,6 @@ def w8a16_kernel(
     finish_tile(acc, 1.0, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K)
 
 
-def w8a16_config(target: Target, m: int, n: int, k: int, block_k: int) -> GemmConfig:
-    """The tuned launch for this device and shape, else a heuristic: tiles of 128 rows, K split until every SM has three programs."""
-    found = config_for(target, "w8a16", m, n, k)
-    if found is not None and found["block_k"] == block_k:
-        return GemmConfig(**found)
-    if target.interpreted:
-        return GemmConfig(64, narrow_block(m, 16), block_k, 2 if m <= 16 and k > block_k else 1, 4, 2)
-    block_m = narrow_block(m)
-    if m > 128:
-        return GemmConfig(128, 128, block_k, 1, 8, 4 if target.shared_memory > 160_000 else 2)
-    block_n = 64 if target.shared_memory < 120_000 and block_m >= 32 else 128
-    split = split_for(target, triton.cdiv(n, block_n), triton.cdiv(k, block_k)) if m <= block_m else 1
-    return GemmConfig(block_n, block_m, block_k, split, 4, 4 if block_m <= 32 else 3)
-
-
 def w8a16(x: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None = None, config: GemmConfig | None = None) -> torch.Tensor:
     """x [m, k] times the transpose of a packed 8-bit weight [n, k]: [m, n] in x's dtype.
 
@@ -134,7 +118,7 @@ def w8a16(x: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None = None
     if m == 0:
         return y
     target = _common.target_of(x.device)
-    c = config or w8a16_config(target, m, weight.n, weight.k, weight.block_k)
+    c = config or weight_only_config(target, "w8a16", m, weight.n, weight.k, 8, weight.block_k, x.element_size())
     grid = (triton.cdiv(weight.n, c.block_n) * triton.cdiv(m, c.block_m), c.split_k)
     w8a16_kernel[grid](
         x, weight.data, weight.scales, weight.zeros, y, partial_sums(c, m, weight.n, x.device), weight.locks, m, weight.n, weight.k,
