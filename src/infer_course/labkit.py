@@ -29,7 +29,7 @@ class CheckFailed(AssertionError):
     """A statement of the lab does not hold here. The message says which idea is at stake."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Prediction:
     """A number put down before the measurement, with its reason."""
 
@@ -40,11 +40,13 @@ class Prediction:
     def __str__(self) -> str:
         return f"predict  {self.name}: {self.quantity}" + (f"  because {self.why}" if self.why else "")
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return _shown("predicted", self.name, self.quantity, f"because {self.why}" if self.why else "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """Prediction and measurement of one thing, in the prediction's unit."""
 
@@ -59,6 +61,8 @@ class Comparison:
 
     def __str__(self) -> str:
         return f"measured {self.prediction.name}: {self.measured}  ({self._verdict()})"
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return _shown("measured", self.prediction.name, self.measured, self._verdict())

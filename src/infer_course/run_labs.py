@@ -69,7 +69,7 @@ def run(path: Path, options: Options) -> None:
     progress = _Progress(len(cells))
     client = NotebookClient(
         notebook, timeout=options.timeout, kernel_name="python3", record_timing=False, resources={"metadata": {"path": str(path.parent)}},
-        on_cell_executed=progress.executed,
+        on_cell_executed=progress.executed, extra_arguments=["--IPKernelApp.log_level=40"],
     )  # fmt: skip
     environment = {
         "INFER_LAB_DEVICE": options.device,

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-QUICK = {"limits.py": {"read_stream", "copy", "matmul_fp32"}}
+QUICK = {
+    "limits.py": {"read_stream", "copy", "matmul_fp32"},
+    "kv_pool_throughput.py": {"tok_s_smallest_pool", "tok_s_largest_pool", "preemptions_pool_1", "knee_requests", "step_ms_pool_4"},
+}
 
 
 def run(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -31,18 +31,17 @@ _LINES: dict[str, dict[str, Any]] = {
 def figure(x: str, y: str, title: str = "", *, log_x: int = 0, log_y: int = 0) -> tuple[Any, Any]:
     """(figure, axes) in the course's style. Axis texts carry the unit: "context (tokens)". log_x, log_y: base, or 0 for linear."""
     from matplotlib import pyplot as plt
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     plt.style.use(str(resources.files("infer_lab.bench") / "infer_lab.mplstyle"))
     fig, axes = plt.subplots()
     axes.set(xlabel=x, ylabel=y, title=title)
-    plain = FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}")
-    if log_x:
-        axes.set_xscale("log", base=log_x)
-        axes.xaxis.set_major_formatter(plain)
-    if log_y:
-        axes.set_yscale("log", base=log_y)
-        axes.yaxis.set_major_formatter(plain)
+    for base, axis, set_scale in ((log_x, axes.xaxis, axes.set_xscale), (log_y, axes.yaxis, axes.set_yscale)):
+        if base:
+            set_scale("log", base=base)
+            axis.set_major_locator(LogLocator(base, subs=(1, 2, 5) if base == 10 else (1,)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}"))
+            axis.set_minor_formatter(NullFormatter())
     return fig, axes
 
 
