@@ -17,7 +17,7 @@ from typing import Any
 
 from infer_lab.core.request import Request
 from infer_lab.core.scheduler import Scheduler
-from infer_lab.engine.build import build_engine
+from infer_lab.engine.build import LoadedModel, build_engine, load_model
 from infer_lab.engine.detokenizer import IncrementalDetokenizer
 from infer_lab.engine_config import EngineConfig
 from infer_lab.errors import EmptyPromptError, EngineError, InvalidRequestError, UserError
@@ -32,16 +32,22 @@ Params = SamplingParams | Sequence[SamplingParams] | None
 class LLM:
     """One model in memory with its engine. Not for use from several threads at once. Options are the fields of EngineConfig."""
 
-    def __init__(self, model: str | EngineConfig = "smollm2", **options: Any) -> None:
-        self.config = _engine_config(model, options)
-        built = build_engine(self.config)
+    def __init__(self, model: str | EngineConfig = "smollm2", *, loaded: LoadedModel | None = None, **options: Any) -> None:
+        """loaded: the `loaded` of another LLM, to try other engine options on the same weights without reading them again."""
+        config = _engine_config(model, options)
+        if loaded is not None and config.model != loaded.name:
+            raise UserError(f"model {config.model!r} was asked for with the weights of {loaded.name!r}")
+        self.config = config
+        self.loaded = loaded or load_model(config)
+        built = build_engine(config, self.loaded)
         self.engine = built.core
-        self.model_config = built.checkpoint.config
-        self.device, self.dtype, self.max_model_len = built.device, built.dtype, built.max_model_len
         self.kv_cache = built.cache
-        self._tokenizer = built.checkpoint.tokenizer
-        self._eos = built.checkpoint.eos_token_ids
-        self._seeds = random.Random(self.config.seed)
+        self.max_model_len = built.max_model_len
+        self.model_config = self.loaded.config
+        self.device, self.dtype = self.loaded.device, self.loaded.dtype
+        self._tokenizer = self.loaded.checkpoint.tokenizer
+        self._eos = self.loaded.checkpoint.eos_token_ids
+        self._seeds = random.Random(config.seed)
         self._count = 0
         self._closed = False
 
@@ -88,7 +94,7 @@ class LLM:
         """Give the memory back. The object cannot be used afterwards."""
         if not self._closed:
             self._closed = True
-            del self.engine, self.kv_cache
+            del self.engine, self.kv_cache, self.loaded
             if self.device.type == "cuda":
                 import torch
 

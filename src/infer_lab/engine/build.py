@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from infer_lab.config import ModelConfig
 from infer_lab.core.config import SchedulerConfig
 from infer_lab.core.scheduler import Scheduler
 from infer_lab.engine.engine_core import EngineCore
@@ -13,22 +14,31 @@ from infer_lab.engine.memory import check_weights_fit, num_kv_blocks
 from infer_lab.engine_config import EngineConfig
 from infer_lab.errors import UserError
 from infer_lab.models.checkpoint import Checkpoint, open_checkpoint
-from infer_lab.models.llama import LlamaModel
+from infer_lab.models.llama import LlamaModel, check_tensors
 from infer_lab.worker.input_batch import InputBatch
 from infer_lab.worker.kv_cache import KVCache
 from infer_lab.worker.model_executor import ModelExecutor
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltEngine:
-    """Everything resolved: what was asked for, what it became."""
+class LoadedModel:
+    """A model in memory, ready for any number of engines. name: what EngineConfig.model said."""
 
-    core: EngineCore
+    name: str
     checkpoint: Checkpoint
     model: LlamaModel
-    cache: KVCache
     device: torch.device
     dtype: torch.dtype
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.checkpoint.config
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltEngine:
+    core: EngineCore
+    cache: KVCache
     max_model_len: int
 
 
@@ -50,24 +60,32 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
     return getattr(torch, dtype)
 
 
-def build_engine(config: EngineConfig) -> BuiltEngine:
+def load_model(config: EngineConfig) -> LoadedModel:
+    """Read the checkpoint that the config names (or draw random weights) onto its device."""
     device = resolve_device(config.device)
     dtype = resolve_dtype(config.dtype, device)
     checkpoint = open_checkpoint(config.model)
     shape = checkpoint.config
-    max_model_len = config.max_model_len or shape.max_model_len
-    if max_model_len > shape.max_model_len:
-        raise UserError(f"max_model_len = {max_model_len} is beyond what {shape.name} was trained for ({shape.max_model_len})")
+    if checkpoint.tensors is not None:
+        check_tensors(checkpoint)
     check_weights_fit(shape, dtype, device)
-    model = LlamaModel(
-        shape, max_positions=max_model_len, dtype=dtype, device=device, rope_factors=checkpoint.rope_frequency_factors
-    ).eval()
+    model = LlamaModel(shape, dtype=dtype, device=device, rope_factors=checkpoint.rope_frequency_factors)
     if checkpoint.tensors is None:
         model.randomize(config.seed or 0)
     else:
         model.load(checkpoint)
-    blocks = num_kv_blocks(shape, config, max_model_len, dtype, device)
+    return LoadedModel(config.model, checkpoint, model.eval(), device, dtype)
+
+
+def build_engine(config: EngineConfig, loaded: LoadedModel) -> BuiltEngine:
+    """Cache, scheduler and executor around a loaded model; UserError if the config asks for another device or dtype than it has."""
+    shape, device, dtype = loaded.config, loaded.device, loaded.dtype
+    wanted = resolve_device(config.device)
+    if wanted != device or resolve_dtype(config.dtype, wanted) != dtype:
+        raise UserError(f"{loaded.name} is loaded on {device} as {dtype}; load it again for device {config.device}, dtype {config.dtype}")
+    max_model_len = _max_model_len(config, shape)
     max_num_seqs = min(config.max_num_seqs, config.max_num_batched_tokens)
+    blocks = num_kv_blocks(shape, config, max_model_len, dtype, device)
     scheduler = Scheduler(
         SchedulerConfig(
             num_blocks=blocks,
@@ -88,6 +106,13 @@ def build_engine(config: EngineConfig) -> BuiltEngine:
         device=device,
         num_host_blocks=config.num_host_kv_blocks,
     )
-    batch = InputBatch(max_num_seqs, max_model_len, config.block_size, device, dtype)
-    core = EngineCore(scheduler, ModelExecutor(model, cache, batch))
-    return BuiltEngine(core, checkpoint, model, cache, device, dtype, max_model_len)
+    table_width = min(-(-max_model_len // config.block_size), blocks)
+    batch = InputBatch(max_num_seqs, table_width, config.block_size, device, dtype)
+    return BuiltEngine(EngineCore(scheduler, ModelExecutor(loaded.model, cache, batch)), cache, max_model_len)
+
+
+def _max_model_len(config: EngineConfig, shape: ModelConfig) -> int:
+    wanted = config.max_model_len or shape.max_model_len
+    if wanted > shape.max_model_len:
+        raise UserError(f"max_model_len = {wanted} is beyond what {shape.name} was trained for ({shape.max_model_len})")
+    return wanted

@@ -1,7 +1,8 @@
 """Rotary position embedding (Su et al., 2021), half-split: dimensions i and i + d/2 are the pair that is turned by position · frequency_i.
 
-Tables of cos and sin for every position are made once in float32; a step picks the rows of its positions. `sin` carries the sign of the
-rotation ([-sin, sin]), so turning is x · cos + roll(x, d/2) · sin: three elementwise operations and no concatenation.
+cos and sin are computed in float32 once a step, for its positions, and shared by all layers: no table that grows with the context
+limit. `sin` carries the sign of the rotation ([-sin, sin]), so turning is x · cos + roll(x, d/2) · sin: three elementwise
+operations, no concatenation.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ def inverse_frequencies(config: ModelConfig, factors: tuple[float, ...] = ()) ->
     return (1 - blend) * frequencies / factor + blend * frequencies
 
 
-class RotaryTables:
-    """cos and signed sin, each [max_positions, 1, head_dim] (the 1 stands for the heads)."""
+class Rotary:
+    """cos and signed sin for the positions of a step, each [tokens, 1, head_dim] (the 1 stands for the heads)."""
 
-    def __init__(
-        self, config: ModelConfig, max_positions: int, *, dtype: torch.dtype, device: torch.device, factors: tuple[float, ...] = ()
-    ) -> None:
-        angles = torch.outer(torch.arange(max_positions, dtype=torch.float32), inverse_frequencies(config, factors))
+    def __init__(self, config: ModelConfig, *, dtype: torch.dtype, device: torch.device, factors: tuple[float, ...] = ()) -> None:
+        self._frequencies = inverse_frequencies(config, factors).to(device)
+        self._dtype = dtype
+
+    def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        angles = torch.outer(positions.float(), self._frequencies)
         cos, sin = angles.cos(), angles.sin()
-        self.cos = torch.cat((cos, cos), dim=-1).unsqueeze(1).to(device, dtype)
-        self.sin = torch.cat((-sin, sin), dim=-1).unsqueeze(1).to(device, dtype)
-
-    def at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows for `positions` [tokens]."""
-        return self.cos.index_select(0, positions), self.sin.index_select(0, positions)
+        return (
+            torch.cat((cos, cos), dim=-1).unsqueeze(1).to(self._dtype),
+            torch.cat((-sin, sin), dim=-1).unsqueeze(1).to(self._dtype),
+        )
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x [tokens, heads, head_dim] turned by its positions; cos and sin from `RotaryTables.at`."""
+    """x [tokens, heads, head_dim] turned by its positions; cos and sin from `Rotary`."""
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)

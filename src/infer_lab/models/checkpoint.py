@@ -7,7 +7,7 @@ Tensors always come under their Hugging Face names (`model.layers.0.self_attn.q_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,11 +27,13 @@ ARCHITECTURES = ("llama", "qwen2", "qwen3")
 class Checkpoint:
     """tensors(device) yields (name, tensor) once through; None means random weights.
 
+    shapes: of the same tensors by name, known without reading them, so that a model is checked before memory is taken for it.
     rope_frequency_factors: what a GGUF file states instead of RoPE-scaling parameters: a divisor for each frequency.
     """
 
     config: ModelConfig
     tensors: Callable[[torch.device], Iterator[tuple[str, torch.Tensor]]] | None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     tokenizer: Tokenizer | None = None
     eos_token_ids: tuple[int, ...] = ()
     rope_frequency_factors: tuple[float, ...] = field(default=())

@@ -17,7 +17,7 @@ from infer_lab.config import ModelConfig
 from infer_lab.errors import CheckpointError
 from infer_lab.models.checkpoint import ARCHITECTURES, Checkpoint
 from infer_lab.models.dequantize import dequantize
-from infer_lab.models.gguf_file import GgufFile
+from infer_lab.models.gguf_file import GgufFile, GgufTensor
 from infer_lab.tokenizer import tokenizer_from_gguf
 
 _TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
@@ -104,34 +104,41 @@ def _config(file: GgufFile) -> ModelConfig:
     )
 
 
-def _tensors(file: GgufFile, config: ModelConfig, device: torch.device) -> Iterator[tuple[str, torch.Tensor]]:
-    permuted = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads} if config.architecture == "llama" else {}
+def _names(file: GgufFile, architecture: str) -> dict[str, GgufTensor]:
+    """The file's tensors under their Hugging Face names."""
+    names = {}
     for tensor in file.tensors.values():
-        if tensor.name == _ROPE_FACTORS:
-            continue
-        name = hf_name(tensor.name)
-        if name is None:
-            raise CheckpointError(f"{file.path}: the tensor {tensor.name!r} has no place in architecture {config.architecture}")
+        if tensor.name != _ROPE_FACTORS:
+            name = hf_name(tensor.name)
+            if name is None:
+                raise CheckpointError(f"{file.path}: the tensor {tensor.name!r} has no place in architecture {architecture}")
+            names[name] = tensor
+    return names
+
+
+def _tensors(file: GgufFile, names: dict[str, GgufTensor], config: ModelConfig, device: torch.device) -> Iterator[tuple[str, torch.Tensor]]:
+    permuted = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads} if config.architecture == "llama" else {}
+    for name, tensor in names.items():
         weight = dequantize(file, tensor, device)
         heads = permuted.get(name.split(".")[-2])
-        if heads is not None:
-            if weight.shape[0] % (2 * heads):
-                raise CheckpointError(f"{file.path}: {tensor.name} has {weight.shape[0]} rows, not a multiple of 2 · {heads} heads")
-            weight = half_split_rows(weight, heads)
-        yield name, weight
+        yield name, weight if heads is None else half_split_rows(weight, heads)
 
 
 def open_gguf(path: Path) -> Checkpoint:
     """Checks the whole header and the extent of every tensor; weights are read when `tensors` is iterated."""
     file = GgufFile(path)
     config = _config(file)
+    names = _names(file, config.architecture)
     eos = [file.fields.get(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot", "eom")]
     factors = ()
     if _ROPE_FACTORS in file.tensors:
         factors = tuple(dequantize(file, file.tensors[_ROPE_FACTORS]).tolist())
+        if len(factors) != config.head_dim // 2:
+            raise CheckpointError(f"{path}: {_ROPE_FACTORS} has {len(factors)} entries, RoPE over {config.head_dim} dimensions wants half")
     return Checkpoint(
         config=config,
-        tensors=lambda device: _tensors(file, config, device),
+        tensors=lambda device: _tensors(file, names, config, device),
+        shapes={name: tensor.shape for name, tensor in names.items()},
         tokenizer=tokenizer_from_gguf(file.fields) if "tokenizer.ggml.model" in file.fields else None,
         eos_token_ids=tuple(dict.fromkeys(int(e) for e in eos if isinstance(e, int))),
         rope_frequency_factors=factors,

@@ -71,6 +71,8 @@ class GgufFile:
         if not isinstance(alignment, int) or alignment < 1:
             raise CheckpointError(f"{path}: general.alignment is {alignment!r}, not a positive whole number; the file is damaged")
         data_start = -(-self._at // alignment) * alignment
+        if len({row[0] for row in table}) < len(table):
+            raise CheckpointError(f"{path}: two tensors have the same name; the file is damaged")
         self.tensors = {name: self._tensor(name, dims, type_, data_start + offset) for name, dims, type_, offset in table}
 
     def close(self) -> None:
@@ -108,7 +110,8 @@ class GgufFile:
             if item in _SCALARS:
                 self._need(0 if length * struct.calcsize("<" + _SCALARS[item]) <= self.size else self.size + 1)
                 return list(self._unpack(f"{length}{_SCALARS[item]}"))
-            return [self._value(item) for _ in range(length)]
+            if item == _STRING:
+                return [self._string() for _ in range(length)]
         raise CheckpointError(f"{self.path}: unknown value type {type_} before byte {self._at}; the file is damaged")
 
     def _tensor_row(self) -> tuple[str, tuple[int, ...], int, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ def _rope(raw: dict[str, Any], path: Path) -> tuple[float, tuple[tuple[str, floa
     parameters = raw.get("rope_parameters") or {**(raw.get("rope_scaling") or {}), "rope_theta": raw.get("rope_theta", 10_000.0)}
     kind = parameters.get("rope_type", parameters.get("type", "default"))
     theta = float(parameters.get("rope_theta", 10_000.0))
+    if parameters.get("partial_rotary_factor", 1.0) != 1.0:
+        raise CheckpointError(f"{path}: RoPE over a part of the head is not supported")
     if kind == "default":
         return theta, ()
     if kind != "llama3":
@@ -112,14 +115,28 @@ def _shards(folder: Path) -> list[Path]:
     return shards
 
 
+def _shapes(shards: list[Path]) -> dict[str, tuple[int, ...]]:
+    shapes = {}
+    for shard in shards:
+        with _opened(shard, "cpu") as file:
+            shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    return shapes
+
+
 def _tensors(shards: list[Path], device: torch.device) -> Iterator[tuple[str, torch.Tensor]]:
     for shard in shards:
-        try:
-            with safe_open(shard, framework="pt", device=str(device)) as file:
-                for name in file.keys():  # noqa: SIM118 (not a mapping)
-                    yield name, file.get_tensor(name)
-        except (SafetensorError, OSError) as error:
-            raise CheckpointError(f"{shard}: cannot be read: {error}. It is truncated or damaged; fetch it again") from error
+        with _opened(shard, str(device)) as file:
+            for name in file.keys():  # noqa: SIM118
+                yield name, file.get_tensor(name)
+
+
+@contextmanager
+def _opened(shard: Path, device: str) -> Iterator[Any]:
+    try:
+        with safe_open(shard, framework="pt", device=device) as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{shard}: cannot be read: {error}. It is truncated or damaged; fetch it again") from error
 
 
 def _eos(folder: Path) -> tuple[int, ...]:
@@ -135,4 +152,4 @@ def _eos(folder: Path) -> tuple[int, ...]:
 def open_folder(folder: Path) -> Checkpoint:
     config = _config(folder)
     shards = _shards(folder)
-    return Checkpoint(config, lambda device: _tensors(shards, device), tokenizer_from_folder(folder), _eos(folder))
+    return Checkpoint(config, lambda device: _tensors(shards, device), _shapes(shards), tokenizer_from_folder(folder), _eos(folder))

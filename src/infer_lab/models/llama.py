@@ -15,11 +15,10 @@ from infer_lab.errors import CheckpointError
 from infer_lab.layers.attention import AttentionBatch, paged_attention
 from infer_lab.layers.linear import Linear, Slots, weight
 from infer_lab.layers.norm import RMSNorm
-from infer_lab.layers.rotary import RotaryTables, rotate
+from infer_lab.layers.rotary import Rotary, rotate
 from infer_lab.models.checkpoint import Checkpoint
 
 KVLayer = tuple[Tensor, Tensor]
-_IGNORED = ("rotary_emb.inv_freq",)
 
 
 class Attention(nn.Module):
@@ -88,14 +87,40 @@ class DecoderLayer(nn.Module):
         )
 
 
+def _is_ignored(name: str, config: ModelConfig) -> bool:
+    """Tensors that some checkpoints carry and nobody needs: RoPE's own table, and a second copy of a tied head."""
+    return name.endswith("rotary_emb.inv_freq") or (name == "lm_head.weight" and config.tie_word_embeddings)
+
+
+def check_tensors(checkpoint: Checkpoint) -> None:
+    """CheckpointError for a tensor that is missing, of another shape, or not part of the model. Takes no memory for weights."""
+    config, name = checkpoint.config, checkpoint.config.name
+    given = {key: shape for key, shape in checkpoint.shapes.items() if not _is_ignored(key, config)}
+    layers = {key.split(".")[2] for key in given if key.startswith("model.layers.")}
+    if len(layers) != config.num_layers:
+        raise CheckpointError(
+            f"{name}: the configuration says {config.num_layers} layers, tensors of {len(layers)} are there; some are missing"
+        )
+    try:
+        wanted = LlamaModel(config, dtype=torch.float32, device=torch.device("meta")).slots()
+    except RuntimeError as error:  # sizes beyond 2^63
+        raise CheckpointError(f"{name}: the configuration describes an impossible model: {error}") from error
+    if missing := sorted(wanted.keys() - given.keys()):
+        raise CheckpointError(f"{name}: {len(missing)} tensors are missing from the checkpoint, among them {', '.join(missing[:3])}")
+    if unknown := sorted(given.keys() - wanted.keys()):
+        raise CheckpointError(f"{name}: {len(unknown)} tensors have no place in this model, among them {', '.join(unknown[:3])}")
+    for key, slot in wanted.items():
+        if given[key] != tuple(slot.shape):
+            raise CheckpointError(f"{name}: {key} has shape {given[key]}, the configuration wants {tuple(slot.shape)}")
+
+
 class LlamaModel(nn.Module):
-    """max_positions bounds the RoPE tables; rope_factors as in `inverse_frequencies`. Weights are unset until `load` or `randomize`."""
+    """rope_factors as in `inverse_frequencies`. Weights are unset until `load` or `randomize`."""
 
     def __init__(
         self,
         config: ModelConfig,
         *,
-        max_positions: int,
         dtype: torch.dtype,
         device: torch.device,
         rope_factors: tuple[float, ...] = (),
@@ -107,12 +132,12 @@ class LlamaModel(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype, device=device)
         tied = config.tie_word_embeddings
         self.head = self.embedding if tied else weight(config.vocab_size, config.hidden_size, dtype=dtype, device=device)
-        self.rotary = RotaryTables(config, max_positions, dtype=dtype, device=device, factors=rope_factors)
+        self.rotary = Rotary(config, dtype=dtype, device=device, factors=rope_factors)
 
     def forward(self, token_ids: Tensor, positions: Tensor, caches: list[KVLayer], batch: AttentionBatch) -> Tensor:
         """The residual stream after the last layer, [tokens, hidden]; keys and values of the tokens are in the caches then."""
         x = F.embedding(token_ids, self.embedding)
-        cos, sin = self.rotary.at(positions)
+        cos, sin = self.rotary(positions)
         for layer, cache in zip(self.layers, caches, strict=True):
             x = layer(x, cos, sin, cache, batch)
         return x
@@ -133,24 +158,13 @@ class LlamaModel(nn.Module):
 
     @torch.no_grad()
     def load(self, checkpoint: Checkpoint) -> None:
-        """Fill every weight; CheckpointError for a tensor that is missing, of another shape, or not part of the model."""
+        """Fill every weight from a checkpoint that `check_tensors` has passed."""
         assert checkpoint.tensors is not None
         slots = self.slots()
-        name = self.config.name
-        for key, tensor in checkpoint.tensors(self.embedding.device):
-            if key.endswith(_IGNORED) or (key == "lm_head.weight" and self.config.tie_word_embeddings):
-                continue
-            slot = slots.pop(key, None)
-            if slot is None:
-                raise CheckpointError(f"{name}: the tensor {key!r} has no place in this model (or comes twice)")
-            if slot.shape != tensor.shape:
-                raise CheckpointError(
-                    f"{name}: {key!r} has shape {tuple(tensor.shape)}, the model's configuration wants {tuple(slot.shape)}"
-                )
-            slot.copy_(tensor)
-        if slots:
-            some = ", ".join(sorted(slots)[:3])
-            raise CheckpointError(f"{name}: {len(slots)} tensors are missing from the checkpoint, among them {some}")
+        for name, tensor in checkpoint.tensors(self.embedding.device):
+            if not _is_ignored(name, self.config):
+                slots.pop(name).copy_(tensor)
+        assert not slots
 
     @torch.no_grad()
     def randomize(self, seed: int) -> None:

@@ -46,10 +46,12 @@ class StepInputs:
 
 
 class InputBatch:
-    def __init__(self, max_num_seqs: int, max_model_len: int, block_size: int, device: torch.device, dtype: torch.dtype) -> None:
+    """table_width: the most blocks that one request can have."""
+
+    def __init__(self, max_num_seqs: int, table_width: int, block_size: int, device: torch.device, dtype: torch.dtype) -> None:
         self._block_size = block_size
         self._device, self._dtype = device, dtype
-        self._tables = np.zeros((max_num_seqs, -(-max_model_len // block_size)), dtype=np.int64)
+        self._tables = np.zeros((max_num_seqs, table_width), dtype=np.int64)
         self._free = list(range(max_num_seqs - 1, -1, -1))
         self.rows: dict[str, Row] = {}
 
