@@ -14,7 +14,6 @@ reads finished KV, also when plans are issued ahead of their outputs.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 from infer_lab.core.block_hash import extend_block_keys
@@ -147,8 +146,8 @@ class KVCacheManager:
         """`requests`: every request alive."""
         requests = list(requests)
         self.pool.check_invariants([request.block_ids for request in requests])
-        host = Counter(self._free_host) + Counter(block for request in requests for block in request.host_block_ids)
-        assert host == Counter(range(self.num_host_blocks)), "a host block is lost or held twice"
+        host = sorted([*self._free_host, *(block for request in requests for block in request.host_block_ids)])
+        assert host == list(range(self.num_host_blocks)), "a host block is lost or held twice"
         for request in requests:
             assert len(set(request.block_ids)) == len(request.block_ids), f"{request}: a block twice in one table"
             assert request.num_filed_blocks <= min(len(request.block_ids), request.num_computed_tokens // self.block_size)
