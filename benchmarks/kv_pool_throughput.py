@@ -196,9 +196,8 @@ def measure_pools(options: argparse.Namespace) -> int:
         with LLM(work.model, loaded=loaded, num_kv_blocks=pool * work.blocks_per_request + 1, **engine_options) as llm:
             outcomes.append(run_pool(llm, work, pool))
         last = outcomes[-1]
-        say(
-            f"{last.tok_s:,.1f} tok/s, {last.running:.1f} running, step {last.step_ms:.2f} ms, {last.preemptions} preemptions, {len(last.seconds)} runs"
-        )
+        shown = f"{last.tok_s:,.1f} tok/s, {last.running:.1f} running, step {last.step_ms:.2f} ms"
+        say(f"{shown}, {last.preemptions} preemptions, {len(last.seconds)} runs")
     fill(record, work, model, width, outcomes, bandwidth, peak)
     path = str(record.write()) if options.record else None
     summary = {o.pool: round(o.tok_s, 1) for o in outcomes}

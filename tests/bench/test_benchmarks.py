@@ -18,9 +18,8 @@ QUICK = {
 
 
 def run(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, f"benchmarks/{name}", *arguments], cwd=ROOT, capture_output=True, text=True, env=os.environ | environment, timeout=300
-    )  # fmt: skip
+    command = [sys.executable, f"benchmarks/{name}", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=os.environ | environment, timeout=300)
 
 
 @pytest.mark.parametrize("name", sorted(QUICK))
