@@ -4,6 +4,7 @@ import { cards } from "./card";
 import { contents } from "./contents";
 import { keyboard } from "./keys";
 import { languageSwitch } from "./lang";
+import { scrollers } from "./scrollers";
 import { themeSwitch } from "./theme";
 import { tips } from "./tips";
 
@@ -12,4 +13,5 @@ languageSwitch();
 tips();
 cards();
 contents();
+scrollers();
 keyboard();

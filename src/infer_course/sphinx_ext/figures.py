@@ -134,7 +134,7 @@ def _data_table(plot: Plot) -> nodes.raw:
         for x in xs
     )
     return raw(
-        f'<details class="il-data"><summary>Show the numbers</summary><div class="il-scroll" tabindex="0" role="region" '
+        f'<details class="il-data"><summary>Show the numbers</summary><div class="il-scroll" role="region" '
         f'aria-label="{escape(plot.title)}"><table><caption>{escape(plot.y_label)}</caption><thead><tr>'
         f'<th scope="col" class="il-num">{escape(plot.x_label)}</th> {head}</tr></thead><tbody>{rows}</tbody></table></div></details>'
     )

@@ -88,7 +88,9 @@ def frame(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any]
     if pagename == "index":
         context["title"] = app.config.html_title
         context["docstitle"] = ""
-    context["script_files"] = [script for script in context["script_files"] if not _named(script, DROPPED_SCRIPTS)]
+    formulas = app.env.get_domain("math").data["has_equations"].get(pagename)  # not those of pages below it, as is the builder's way
+    dropped = DROPPED_SCRIPTS if formulas else (*DROPPED_SCRIPTS, "mathjax")
+    context["script_files"] = [script for script in context["script_files"] if not _named(script, dropped)]
     context["css_files"] = [style for style in context["css_files"] if not _named(style, DROPPED_STYLES)]
 
 
