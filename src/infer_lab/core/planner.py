@@ -189,6 +189,7 @@ class Planner:
         else:
             step.num_partial += 1
         step.budget -= count
+        step.kv_tokens += end
         step.served[tenant] = step.served.get(tenant, 0) + count
         step.requests.append(request)
         step.scheduled.append(ScheduledRequest(request.request_id, start, tokens, samples, num_blocks, new_blocks, num_drafts))

@@ -59,9 +59,11 @@ class Timeline:
         return None if count < 2 else (self.token_times[-1] - self.token_times[0]) / (count - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
-    """One step as it was planned and came out. Counts are of tokens, requests or blocks as named; times are seconds."""
+class StepRecord(NamedTuple):
+    """One step as it was planned and came out. Counts are of tokens, requests or blocks as named; times are seconds.
+
+    cached_tokens: KV that was found instead of computed. kv_tokens: KV positions that attention had to go through, summed over the batch.
+    """
 
     step_id: int
     scheduled_at: float
@@ -72,6 +74,7 @@ class StepRecord:
     draft_tokens: int
     accepted_draft_tokens: int
     cached_tokens: int
+    kv_tokens: int
     batch_size: int
     num_admitted: int
     num_preempted: int

@@ -85,6 +85,8 @@ class Scheduler:
         Ignored unless the request is about to decode; cut to what it may still generate."""
         if self.config.async_scheduling:
             raise UnsupportedOptionError("drafts continue a token that must be known, so they do not work with async_scheduling")
+        if draft_token_ids and min(draft_token_ids) < 0:
+            raise InvalidRequestError(f"request {request_id!r}: draft token ids must be >= 0, got {min(draft_token_ids)}")
         request = self._life.requests.get(request_id)
         if request is None or request.status is not RequestStatus.RUNNING or request.num_computed_tokens != request.num_tokens - 1:
             return

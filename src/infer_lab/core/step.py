@@ -40,6 +40,7 @@ class Step:
     draft_tokens: int = 0
     rejected_tokens: int = 0
     cached_tokens: int = 0
+    kv_tokens: int = 0
 
     def __post_init__(self) -> None:
         self.budget = self.token_budget
@@ -70,6 +71,7 @@ class Step:
             draft_tokens=self.draft_tokens,
             accepted_draft_tokens=self.draft_tokens - self.rejected_tokens,
             cached_tokens=self.cached_tokens,
+            kv_tokens=self.kv_tokens,
             batch_size=len(self.scheduled),
             num_admitted=len(self.admitted),
             num_preempted=len(self.preempted),

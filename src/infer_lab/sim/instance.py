@@ -1,0 +1,90 @@
+"""One engine of the simulation: a real scheduler, and an executor that only says how long a step takes.
+
+Why the executor makes tokens up: what is generated does not matter here, only how many. So a request stops at its length, every generated
+token is 0, and a prompt is a list of ids that is equal to another's exactly as far as they share a prefix.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from infer_lab.core.config import SchedulerConfig
+from infer_lab.core.plan import ScheduledRequest, StepOutput, StepPlan
+from infer_lab.core.request import Request, RequestUpdate
+from infer_lab.core.scheduler import Scheduler
+from infer_lab.sim.cost_model import CostModel, StepWork
+from infer_lab.sim.traffic import Arrival
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """num_drafts guesses a step, each right with probability `acceptance` (and only if those before it were)."""
+
+    num_drafts: int
+    acceptance: float
+
+
+class SimulatedExecutor:
+    """The executor seam with a cost model behind it. `busy_s` is the time of all steps so far; a step's own is `last_s`."""
+
+    def __init__(self, cost: CostModel, speculation: Speculation | None = None, seed: int = 0) -> None:
+        self.cost = cost
+        self.speculation = speculation
+        self.busy_s = self.last_s = 0.0
+        self._random = random.Random(seed)
+
+    def execute(self, plan: StepPlan) -> StepOutput:
+        self.last_s = self.cost.seconds(StepWork.of(plan)) if plan.scheduled else 0.0
+        self.busy_s += self.last_s
+        return StepOutput(plan.step_id, {s.request_id: self._verify(s) if s.num_drafts else (0,) for s in plan.scheduled if s.samples})
+
+    def _verify(self, scheduled: ScheduledRequest) -> tuple[int, ...]:
+        assert self.speculation is not None
+        accepted = 0
+        while accepted < scheduled.num_drafts and self._random.random() < self.speculation.acceptance:
+            accepted += 1
+        return (*scheduled.draft_token_ids[:accepted], 0)
+
+
+class Instance:
+    """`start_step` plans and runs; `finish_step` applies, at the time that the step takes. One step at a time."""
+
+    def __init__(
+        self, config: SchedulerConfig, cost: CostModel, clock: Callable[[], float], speculation: Speculation | None = None, seed: int = 0
+    ) -> None:
+        self.scheduler = Scheduler(config, clock=clock)
+        self.executor = SimulatedExecutor(cost, speculation, seed)
+        self.outstanding_tokens = 0
+        self._under_way: tuple[StepPlan, StepOutput] | None = None
+
+    @property
+    def can_start(self) -> bool:
+        return self._under_way is None and self.scheduler.has_unfinished()
+
+    def add(self, request_id: str, arrival: Arrival, unique_id: int) -> Request:
+        """Raises what `Scheduler.add` raises."""
+        prefix = arrival.prefix_tokens
+        own = arrival.prompt_tokens - prefix
+        # ids 1 … for prefixes (odd), own parts even: no prefix equals an own part
+        tokens = [2 * arrival.prefix + 1] * prefix + [2 * unique_id + 2] * own
+        request = Request(request_id, tokens, arrival.output_tokens, tenant=arrival.tenant, priority=arrival.priority)
+        self.scheduler.add(request)
+        self.outstanding_tokens += arrival.prompt_tokens + arrival.output_tokens
+        return request
+
+    def start_step(self) -> float:
+        """Seconds that the step takes."""
+        if self.executor.speculation:
+            for request in self.scheduler.running:
+                self.scheduler.propose(request.request_id, (0,) * self.executor.speculation.num_drafts)
+        plan = self.scheduler.schedule()
+        self._under_way = (plan, self.executor.execute(plan))
+        return self.executor.last_s
+
+    def finish_step(self) -> list[RequestUpdate]:
+        assert self._under_way is not None
+        updates = self.scheduler.apply(*self._under_way)
+        self._under_way = None
+        return updates

@@ -1,0 +1,97 @@
+"""The event loop: time jumps from one arrival or end of a step to the next.
+
+Why events and not ticks: between two events nothing changes, so an hour costs as much as there are steps in it, and no time is rounded.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+from infer_lab.core.config import SchedulerConfig
+from infer_lab.core.request import Request
+from infer_lab.errors import InvalidRequestError, QueueFullError, UserError
+from infer_lab.sim.cost_model import CostModel
+from infer_lab.sim.instance import Instance, Speculation
+from infer_lab.sim.results import RequestResult, SimulationResult
+from infer_lab.sim.router import Router, least_outstanding
+from infer_lab.sim.traffic import Arrival
+
+
+class Simulation:
+    """`num_instances` equal engines behind a router. `run` once."""
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        cost: CostModel,
+        *,
+        num_instances: int = 1,
+        router: Router | None = None,
+        speculation: Speculation | None = None,
+    ) -> None:
+        if num_instances < 1:
+            raise UserError(f"a simulation needs at least one instance, got {num_instances}")
+        self.now = 0.0
+        self.instances: Sequence[Instance] = [Instance(config, cost, lambda: self.now, speculation, seed) for seed in range(num_instances)]
+        self._router = router or least_outstanding()
+        self._ends: list[tuple[float, int]] = []  # when which instance's step ends
+        self._alive: dict[str, tuple[Arrival, Request, int]] = {}
+        self._results: list[RequestResult] = []
+        self._num_rejected = self._num_steps = 0
+
+    def run(self, arrivals: Iterable[Arrival], until: float | None = None) -> SimulationResult:
+        """Serve the arrivals (in order of time) and everything that is left; or stop the clock at `until` seconds."""
+        coming = iter(arrivals)
+        arrival = next(coming, None)
+        number = 0
+        while arrival is not None or self._ends:
+            next_end = self._ends[0][0] if self._ends else float("inf")
+            next_time = min(next_end, arrival.time if arrival is not None else float("inf"))
+            if until is not None and next_time > until:
+                break
+            if next_time < self.now:
+                raise UserError(f"arrivals must come in order of time: {next_time:g} s after {self.now:g} s")
+            self.now = next_time
+            if arrival is not None and arrival.time <= next_end:
+                self._arrive(arrival, number)
+                number += 1
+                arrival = next(coming, None)
+            else:
+                self._end_step(heapq.heappop(self._ends)[1])
+        return SimulationResult(
+            requests=self._results,
+            num_rejected=self._num_rejected,
+            num_unfinished=len(self._alive),
+            duration_s=self.now,
+            busy_s=[instance.executor.busy_s for instance in self.instances],
+            num_steps=self._num_steps,
+        )
+
+    def _arrive(self, arrival: Arrival, number: int) -> None:
+        instance = self._router(arrival, self.instances)
+        index = self.instances.index(instance)
+        name = str(number)
+        try:
+            request = instance.add(name, arrival, number)
+        except (QueueFullError, InvalidRequestError):
+            self._num_rejected += 1
+            return
+        self._alive[name] = (arrival, request, index)
+        self._start_step(index)
+
+    def _start_step(self, index: int) -> None:
+        instance = self.instances[index]
+        if instance.can_start:
+            self._num_steps += 1
+            heapq.heappush(self._ends, (self.now + instance.start_step(), index))
+
+    def _end_step(self, index: int) -> None:
+        instance = self.instances[index]
+        for update in instance.finish_step():
+            instance.outstanding_tokens -= len(update.new_token_ids)
+            if update.finish_reason is not None:
+                arrival, request, _ = self._alive.pop(update.request_id)
+                instance.outstanding_tokens -= arrival.prompt_tokens + arrival.output_tokens - request.num_output_tokens
+                self._results.append(RequestResult.of(request, arrival, index))
+        self._start_step(index)

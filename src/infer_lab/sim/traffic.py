@@ -1,0 +1,124 @@
+"""Who asks when, and how much: arrival processes and length distributions.
+
+Why generators from a seeded `random.Random`: the same seed gives the same traffic, so two policies meet the same hour of requests.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
+
+
+class Lengths(NamedTuple):
+    prompt: int
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One request of the traffic. The first `prefix_tokens` of its prompt are those of every request with the same `prefix`."""
+
+    time: float
+    prompt_tokens: int
+    output_tokens: int
+    prefix: int = 0
+    prefix_tokens: int = 0
+    tenant: str = ""
+    priority: int = 0
+
+
+LengthDistribution = Callable[[random.Random], Lengths]
+
+
+# -- lengths -----------------------------------------------------------------------------------------------------------------
+
+
+def fixed(prompt: int, output: int) -> LengthDistribution:
+    return lambda r: Lengths(prompt, output)
+
+
+def uniform(prompt: tuple[int, int], output: tuple[int, int]) -> LengthDistribution:
+    """Both ends included."""
+    return lambda r: Lengths(r.randint(*prompt), r.randint(*output))
+
+
+def lognormal(prompt_median: float, output_median: float, sigma: float = 0.8, longest: int = 8192) -> LengthDistribution:
+    """Medians in tokens; sigma is that of the logarithm. Chat traffic looks like this: many short ones, a long tail."""
+
+    def draw(median: float, r: random.Random) -> int:
+        return max(1, min(longest, round(median * r.lognormvariate(0.0, sigma))))
+
+    return lambda r: Lengths(draw(prompt_median, r), draw(output_median, r))
+
+
+def empirical(pairs: Sequence[tuple[int, int]]) -> LengthDistribution:
+    """Drawn from measured (prompt, output) pairs."""
+    pairs = list(pairs)
+    return lambda r: Lengths(*r.choice(pairs))
+
+
+# -- arrivals ----------------------------------------------------------------------------------------------------------------
+
+
+def poisson(rate: float, lengths: LengthDistribution, seed: int = 0) -> Iterator[Arrival]:
+    """Independent arrivals, `rate` a second on average, without end."""
+    r, now = random.Random(seed), 0.0
+    while True:
+        now += r.expovariate(rate)
+        yield Arrival(now, *lengths(r))
+
+
+def bursts(
+    rate: float, burst_rate: float, lengths: LengthDistribution, *, quiet_s: float, burst_s: float, seed: int = 0
+) -> Iterator[Arrival]:
+    """Poisson at `rate`, switching to `burst_rate` for a while and back; both spells last exponentially long, on average as given."""
+    r, now, in_burst = random.Random(seed), 0.0, False
+    until = r.expovariate(1 / quiet_s)
+    while True:
+        step = r.expovariate(burst_rate if in_burst else rate)
+        if now + step > until:  # memoryless: start again from the switch
+            now, in_burst = until, not in_burst
+            until = now + r.expovariate(1 / (burst_s if in_burst else quiet_s))
+            continue
+        now += step
+        yield Arrival(now, *lengths(r))
+
+
+def trace(rows: Iterable[tuple[float, int, int]]) -> Iterator[Arrival]:
+    """Recorded traffic: (seconds, prompt tokens, output tokens), in order of time."""
+    return (Arrival(time, prompt, output) for time, prompt, output in rows)
+
+
+# -- shaping -----------------------------------------------------------------------------------------------------------------
+
+
+def first(arrivals: Iterable[Arrival], count: int) -> list[Arrival]:
+    return list(islice(arrivals, count))
+
+
+def until(arrivals: Iterable[Arrival], seconds: float) -> list[Arrival]:
+    kept = []
+    for arrival in arrivals:
+        if arrival.time > seconds:
+            break
+        kept.append(arrival)
+    return kept
+
+
+def with_shared_prefixes(arrivals: Iterable[Arrival], num_prefixes: int, prefix_tokens: int, seed: int = 0) -> Iterator[Arrival]:
+    """Put one of `num_prefixes` common beginnings (system prompts) before each prompt."""
+    r = random.Random(seed)
+    for arrival in arrivals:
+        yield replace(
+            arrival, prefix=r.randrange(num_prefixes), prefix_tokens=prefix_tokens, prompt_tokens=arrival.prompt_tokens + prefix_tokens
+        )
+
+
+def with_tenants(arrivals: Iterable[Arrival], shares: dict[str, float], seed: int = 0) -> Iterator[Arrival]:
+    """Give each arrival a tenant, drawn by share."""
+    r, names, weights = random.Random(seed), list(shares), list(shares.values())
+    for arrival in arrivals:
+        yield replace(arrival, tenant=r.choices(names, weights)[0])
