@@ -1,4 +1,4 @@
-"""The card: answer behind one action, follow-ups one by one, a rubric that remembers, two languages; all by keyboard, and without script."""
+"""The card: answer behind one action, follow-ups one by one, a rubric that remembers, two languages; by keyboard, and without script."""
 
 from __future__ import annotations
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from textwrap import wrap
 
 from infer_course.sphinx_ext.axes import Axis, axis, plain
 
 KINDS = ("measured", "predicted", "limit", "peer")
-CHAR = 6.7  # mean width of a 13 px character in the system faces; labels get a little air
+CHAR = 6.9  # mean width of a bold 13 px character in the system faces, with a little air
+ROW, NAME_WIDTH = 15.5, 24  # a row of a name, in pixels, and how many characters it holds before it breaks
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,8 @@ def draw(plot: Plot, key: str, narrow: bool = False) -> str:
         frame = Frame(360, 300 + 19 * len(plot.lines), left, 348, 34 + 19 * len(plot.lines), 0)
         frame = Frame(frame.width, frame.height, left, frame.right, frame.top, frame.height - 44)
     else:
-        room = max((len(line.name) for line in plot.lines), default=0) * CHAR + 14
-        frame = Frame(720, 400, left, 720 - min(room, 250), 36, 400 - 46)
+        room = max((len(part) for line in plot.lines for part in _wrapped(line.name)), default=0) * CHAR + 14
+        frame = Frame(720, 400, left, 720 - room, 36, 400 - 46)
     x = axis(plot.all_x, frame.left, frame.right, plot.x_log, 5 if narrow else 8)
     y = axis(plot.all_y, frame.bottom, frame.top, plot.y_log, 6, from_zero=not plot.y_log)
     parts = [
@@ -129,25 +131,36 @@ def _coordinates(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
 
 
+def _wrapped(name: str) -> list[str]:
+    return wrap(name, NAME_WIDTH) or [""]
+
+
 def _names_at_ends(lines: Sequence[Line], frame: Frame, x: Axis, y: Axis) -> list[str]:
     """Each name where its line ends, pushed apart where they would cover each other, with a hairline back where one had to move."""
-    gap = 17.0
-    wanted = sorted(((y.at(line.y[-1]), x.at(line.x[-1]), line) for line in lines), key=lambda entry: entry[0])
-    placed: list[float] = []
-    for at, _, _ in wanted:
-        placed.append(max(at, placed[-1] + gap) if placed else at)
-    overflow = placed[-1] - (frame.bottom - 2) if placed else 0
-    if overflow > 0:
-        for index in range(len(placed) - 1, -1, -1):
-            limit = frame.bottom - 2 if index == len(placed) - 1 else placed[index + 1] - gap
-            placed[index] = min(placed[index], limit)
-    parts = []
-    for (at, end, line), label in zip(wanted, placed, strict=True):
-        start = frame.right + 10
-        if abs(label - at) > 5 or end < frame.right - 6:
-            parts.append(f'<polyline class="il-leader" points="{end + 6:.1f},{at:.1f} {start - 2:.1f},{label:.1f}"/>')
-        parts.append(f'<text class="il-name il-k-{line.kind}" x="{start:.1f}" y="{label + 4.4:.1f}">{escape(line.name)}</text>')
+    ends = sorted(((y.at(line.y[-1]), x.at(line.x[-1]), line) for line in lines), key=lambda end: end[0])
+    heights = [ROW * len(_wrapped(line.name)) + 2 for _, _, line in ends]
+    start, parts = frame.right + 10, []
+    for (at, end, line), middle in zip(ends, apart([at for at, _, _ in ends], heights, frame.top - 20, frame.bottom + 4), strict=True):
+        if abs(middle - at) > 5 or end < frame.right - 6:
+            parts.append(f'<polyline class="il-leader" points="{end + 6:.1f},{at:.1f} {start - 2:.1f},{middle:.1f}"/>')
+        rows = _wrapped(line.name)
+        first = middle - ROW * (len(rows) - 1) / 2 + 4.4
+        spans = "".join(f'<tspan x="{start:.1f}" y="{first + ROW * n:.1f}">{escape(row)} </tspan>' for n, row in enumerate(rows))
+        parts.append(f'<text class="il-name il-k-{line.kind}">{spans}</text>')
     return parts
+
+
+def apart(wanted: Sequence[float], heights: Sequence[float], low: float, high: float) -> list[float]:
+    """Middles of labels of those heights, as near to the wanted ones (ascending) as they can be without touching, inside low..high."""
+    placed: list[float] = []
+    for at, height in zip(wanted, heights, strict=True):
+        least = placed[-1] + (heights[len(placed) - 1] + height) / 2 if placed else low + height / 2
+        placed.append(max(at, least))
+    for index in range(len(placed) - 1, -1, -1):
+        last = index == len(placed) - 1
+        most = high - heights[index] / 2 if last else placed[index + 1] - (heights[index] + heights[index + 1]) / 2
+        placed[index] = min(placed[index], most)
+    return placed
 
 
 def _names_above(lines: Sequence[Line]) -> list[str]:
