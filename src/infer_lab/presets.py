@@ -27,6 +27,8 @@ _ALL = (
     _llama("llama-3.1-405b", 126, 16_384, 53_248, 128, 8, 128, 128_256, 131_072, rope_scaling=_LLAMA31_ROPE),
     ModelConfig("qwen3-0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151_936, 40_960, rope_theta=1e6, rms_norm_eps=1e-6,
                 tie_word_embeddings=True, qk_norm=True),
+    ModelConfig("qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151_936, 40_960, rope_theta=1e6, rms_norm_eps=1e-6,
+                tie_word_embeddings=True, qk_norm=True),
     ModelConfig("qwen2.5-7b", "qwen2", 28, 3584, 18_944, 28, 4, 128, 152_064, 32_768, rope_theta=1e6, rms_norm_eps=1e-6, qkv_bias=True),
     ModelConfig("qwen2.5-72b", "qwen2", 80, 8192, 29_568, 64, 8, 128, 152_064, 32_768, rope_theta=1e6, rms_norm_eps=1e-6, qkv_bias=True),
     # MLA and MoE: for the calculator; the cache holds one 512-wide latent and a 64-wide RoPE key per token and layer.

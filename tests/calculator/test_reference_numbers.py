@@ -43,6 +43,7 @@ def test_weights_in_bf16(model: str, gib: float) -> None:
         ("llama-3-70b", 70.55, 2),
         ("smollm2-135m", 0.1345, 4),
         ("qwen3-0.6b", 0.596, 3),
+        ("qwen3-4b", 4.022, 3),
         ("llama-3.2-1b", 1.236, 3),
         ("qwen2.5-7b", 7.616, 3),
         ("llama-3.1-405b", 405.85, 2),
