@@ -123,9 +123,7 @@ def _in(value: Number | Quantity, unit: str) -> Quantity:
 
 
 def _shown(meaning: str, name: str, value: Quantity, note: str) -> str:
-    dash = "dashed" if meaning == "predicted" else "solid"
-    return (
-        f'<div><span style="color:{COLOURS[meaning]}">{meaning}</span> {html.escape(name)}: '
-        f'<b style="border-bottom:2px {dash} {COLOURS[meaning]}">{html.escape(str(value))}</b>'
-        f' <span style="opacity:.75">{html.escape(note)}</span></div>'
-    )
+    """The meaning is in the border (dashed orange, solid green); the text keeps the page's own colour and contrast."""
+    border = f"4px {'dashed' if meaning == 'predicted' else 'solid'} {COLOURS[meaning]}"
+    text = f"{meaning} {html.escape(name)}: <b>{html.escape(str(value))}</b>" + (f" ({html.escape(note)})" if note else "")
+    return f'<div style="border-left:{border};padding-left:.6em">{text}</div>'

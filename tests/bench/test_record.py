@@ -5,6 +5,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -150,6 +151,24 @@ def test_the_commit_comes_from_the_environment_where_there_is_no_repository(root
 )
 def test_device_slugs(name: str, gigabytes: int, slug: str) -> None:
     assert gpu_slug(name, int(gigabytes * 1e9)) == slug
+
+
+def test_a_gpu_is_described_even_without_nvidia_smi(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    card = SimpleNamespace(name="NVIDIA H200", total_memory=150_754_820_096, multi_processor_count=132, major=9, minor=0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: card)
+    monkeypatch.setattr(environment, "_output", lambda command: "")
+    device = environment.capture("cuda").device
+    assert (device["slug"], device["sm_count"], device["memory_bytes"]) == ("h200", 132, 150_754_820_096)
+    assert device["driver"] == "unknown" and device["clocks_mhz_before"] is None
+
+
+def test_clocks_are_read_from_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_output", lambda command: "1980, 3201, 580.1")
+    assert environment.clocks_mhz("cuda:0") == {"sm": 1980, "memory": 3201}
+    monkeypatch.setattr(environment, "_output", lambda command: "[N/A], [N/A], 580.1")
+    assert environment.clocks_mhz("cuda:0") is None
 
 
 def test_a_slug_never_leaves_its_folder() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -179,3 +181,17 @@ def test_tokens_are_whole_counts(bad: float) -> None:
 def test_tokens_may_not_be_bytes() -> None:
     with pytest.raises(UserError, match="count"):
         c.kv_bytes(preset("llama-3-8b"), Quantity(4096, "B"))
+
+
+def test_every_card_names_its_source_and_the_day_it_was_checked() -> None:
+    for gpu in hw.GPUS.values():
+        assert gpu.source.startswith("https://") and re.match(r"20\d\d-\d\d-\d\d, ", gpu.checked), gpu.key
+        assert gpu.bandwidth < Quantity(10, "TB/s") and gpu.peak_flops() < Quantity(5, "PFLOP/s")
+
+
+def test_cards_are_found_by_name_in_either_spelling() -> None:
+    assert hw.gpu("H100-80GB") is hw.h100_80gb
+    with pytest.raises(UserError, match="known: a100_40gb"):
+        hw.gpu("h300")
+    with pytest.raises(NotApplicableError, match="fp8"):
+        hw.a100_80gb.peak_flops("fp8")

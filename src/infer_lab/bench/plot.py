@@ -52,7 +52,8 @@ def line(axes: Any, meaning: Meaning, x: Sequence[float], y: Sequence[float], la
     if band is not None:
         axes.fill_between(x, band[0], band[1], color=colour, alpha=0.18, linewidth=0)
     axes.annotate(
-        label, (x[-1], y[-1]), xytext=(6, 0), textcoords="offset points", color=colour, va="center", fontsize=10, annotation_clip=False
+        label, (x[-1], y[-1]), xytext=(6, 0), textcoords="offset points", color=colour, va="center", fontsize=10, fontweight="bold",
+        annotation_clip=False,
     )  # fmt: skip
 
 
