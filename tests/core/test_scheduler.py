@@ -548,3 +548,21 @@ def test_records_of_steps_add_up_to_the_work_done() -> None:
     assert computed + cached == 5 * (9 + 5 - 1)
     assert all(0 <= record.kv_usage <= 1 and record.num_tokens <= record.token_budget for record in records)
     assert [record.step_id for record in records] == list(range(len(records)))
+
+
+def test_nothing_is_remembered_of_requests_that_are_over() -> None:
+    world = World(config(num_blocks=20, max_num_seqs=4, max_model_len=40))
+    for i in range(600):
+        if i % 5 == 0:
+            world.add_group(f"g{i}", 2, prompt_of(5, i), 2, tenant=f"t{i}")
+        else:
+            world.add(f"r{i}", prompt_of(9, i), 2)
+        if i % 7 == 0:
+            world.abort(f"r{i}")
+        world.step()
+    world.drain()
+    scheduler, life, pool = world.scheduler, world.scheduler._life, world.scheduler.kv.pool
+    life.waiting.peek()
+    assert not any((life.requests, life.groups, life.running, life.released, life._waiting_of, scheduler._in_flight))
+    assert not life.waiting._queues and not life.waiting._tenants and not life.waiting._sizes
+    assert len(pool._block_of) <= pool.num_usable
