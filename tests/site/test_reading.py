@@ -224,3 +224,16 @@ def test_a_missing_page_says_so_at_any_depth(visit, address):
     page.get_by_role("link", name="all questions").click()
     expect(page.locator("h1")).to_contain_text("Drill")
     visit.complaints[:] = [said for said in visit.complaints if "404" not in said]
+
+
+def test_a_search_result_quotes_the_text_and_not_the_notes_on_numbers(visit):
+    page = visit("search.html?q=ridge")
+    quote = page.locator("#search-results p.context").first
+    expect(quote).to_be_visible()
+    expect(page.locator("#search-results")).not_to_contain_text("computed:")
+
+
+def test_without_script_a_number_still_says_where_it_is_from(visit):
+    page = visit("book/part0/kv-cache.html", script=False)
+    mark = page.locator(".il-val.il-calc", has_text="128 KiB").first
+    expect(mark).to_have_attribute("title", re.compile("layers · kv_heads"))

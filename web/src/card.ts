@@ -87,10 +87,20 @@ function rubric(form: HTMLElement): void {
   tell();
 }
 
+/** Faces of formulas in a closed answer are not fetched until it opens, which is too late when it opens for the printer. */
+function fetchFormulaFaces(): void {
+  if (!one("details:not([open]) .math")) return;
+  const wanted = ["MJXTEX", "MJXTEX-I", "MJXTEX-S1", "MJXTEX-S2"];
+  setTimeout(() => {
+    for (const face of document.fonts) if (wanted.includes(face.family.replace(/["']/g, ""))) void face.load().catch(() => undefined);
+  }, 2000);
+}
+
 export function cards(): void {
   all(".il-chain").forEach(chain);
   all(".il-rubric").forEach(rubric);
   openForHash();
+  addEventListener("load", fetchFormulaFaces);
   addEventListener("hashchange", openForHash);
   // Paper has no keys: everything is open there, and as it was afterwards.
   let opened: HTMLDetailsElement[] = [];

@@ -1,6 +1,7 @@
 /**
  * Provenance of a number: the formula with its inputs, or the device and date of a measurement.
- * Style sheets show it on hover and focus; this adds Escape, tap, and a place inside the window.
+ * Without script it is the plain title of the number. Here it becomes a note that is shown on hover, focus and tap, inside the window,
+ * and that Escape closes.
  */
 
 import { all, one } from "./dom";
@@ -22,9 +23,37 @@ function place(holder: HTMLElement): void {
   tip.style.setProperty("--y", `${Math.round(y)}px`);
 }
 
-function listen(mark: HTMLElement): void {
+/** The note as an element: the first line says what kind of number it is, a line with `= ` goes on with the one before. */
+function write(text: string, id: string, measured: boolean): HTMLElement {
+  const tip = document.createElement("span");
+  tip.className = measured ? "il-tip il-tip--measured" : "il-tip";
+  tip.id = id;
+  tip.setAttribute("role", "tooltip");
+  let row: HTMLElement = tip;
+  text.split("\n").forEach((line, index) => {
+    if (index > 0 && line.startsWith("= ")) {
+      const code = document.createElement("code");
+      code.textContent = line.slice(2);
+      row.append(document.createElement("br"), "= ", code);
+      return;
+    }
+    row = document.createElement("span");
+    row.className = index === 0 ? "il-tip-head" : "il-tip-row";
+    row.textContent = line;
+    tip.append(row, " ");
+  });
+  return tip;
+}
+
+function listen(mark: HTMLElement, index: number): void {
   const holder = mark.parentElement;
   if (!holder) return;
+  const tip = write(mark.title, `il-tip-${index}`, mark.classList.contains("il-measured"));
+  holder.append(tip);
+  mark.removeAttribute("title");
+  mark.setAttribute("role", "button");
+  mark.setAttribute("aria-describedby", tip.id);
+  mark.tabIndex = 0;
   const show = (): void => {
     holder.classList.remove("is-closed");
     place(holder);
@@ -46,7 +75,7 @@ function listen(mark: HTMLElement): void {
 }
 
 export function tips(): void {
-  all(".il-val[aria-describedby]").forEach(listen);
+  all(".il-val[title]").forEach(listen);
   addEventListener("scroll", () => all(SHOWN).forEach(place), { passive: true, capture: true });
 }
 

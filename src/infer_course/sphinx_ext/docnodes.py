@@ -29,7 +29,7 @@ class card_embed(nodes.General, nodes.Element):
 
 
 class provenance(nodes.Inline, nodes.TextElement):
-    """A number that says where it is from. `kind` is calc or measured; `tip` is the HTML of the note."""
+    """A number that says where it is from. `kind` is calc or measured; `tip` is the note, line by line."""
 
 
 def element(tag: str, *children: nodes.Node, **attrs: Any) -> html_element:
@@ -56,19 +56,17 @@ def _depart_element(writer: Any, node: html_element) -> None:
 
 
 def _visit_provenance(writer: Any, node: provenance) -> None:
+    """The note is the title, so that it is there without script and stays out of search results; script makes the real note of it."""
     if _inside_a_link_or_title(node):
         return
-    writer.il_tips = getattr(writer, "il_tips", 0) + 1
-    node["tip_id"] = f"il-tip-{writer.il_tips}"
-    attrs = {"class": f"il-val il-{node['kind']}", "role": "button", "tabindex": "0", "aria-describedby": node["tip_id"]}
-    writer.body.append(f'<span class="il-mark-num">{open_tag("span", attrs)}')
+    node["marked"] = True
+    tag = open_tag("span", {"class": f"il-val il-{node['kind']}", "title": node["tip"]})
+    writer.body.append(f'<span class="il-mark-num">{tag}')
 
 
 def _depart_provenance(writer: Any, node: provenance) -> None:
-    if "tip_id" not in node:
-        return
-    tip = open_tag("span", {"class": f"il-tip il-tip--{node['kind']}", "role": "tooltip", "id": node["tip_id"]})
-    writer.body.append(f"</span>{tip}{node['tip']}</span></span>")
+    if node.get("marked"):
+        writer.body.append("</span></span>")
 
 
 def _inside_a_link_or_title(node: nodes.Node) -> bool:

@@ -5,8 +5,6 @@ Whoever reads a figure can ask it where it is from: hover, focus or tap shows th
 
 from __future__ import annotations
 
-from html import escape
-
 from docutils import nodes
 from docutils.nodes import Node, system_message
 from sphinx.util.docutils import SphinxRole
@@ -20,32 +18,29 @@ MAX_STEPS = 5
 
 
 def calc_tip(found: calc.Evaluated) -> str:
-    """HTML of the note on a computed number: what was asked, then the formulas with their inputs, outermost first."""
-    rows = [f'<span class="il-tip-head">computed: {escape(found.formula)}</span>']
-    if found.numbers not in (found.text, str(found.quantity)) and not (found.steps and found.numbers == str(found.steps[0].result)):
-        rows.append(f'<span class="il-tip-row"><code>{escape(found.numbers)}</code></span>')
-    shown = [step for step in found.steps if step.depth <= 1][:MAX_STEPS]
-    for step in shown:
-        rows.append(
-            f'<span class="il-tip-row">{escape(step.name)}<br/>= <code>{escape(step.symbols)}</code>'
-            f"<br/>= <code>{escape(step.numbers)}</code><br/>= <code>{escape(str(step.result))}</code></span>"
-        )
-    for record in found.measured:
-        rows.append(f'<span class="il-tip-row">{escape(record.text)}: {escape(record.provenance)}</span>')
-    return " ".join(rows)
+    """The note on a computed number, line by line: what was asked, then the formulas with their inputs, outermost first.
+
+    A line that begins with `= ` goes on with the one before it.
+    """
+    lines = [f"computed: {found.formula}"]
+    first = str(found.steps[0].result) if found.steps else ""
+    if found.numbers not in (found.text, str(found.quantity), first):
+        lines.append(f"= {found.numbers}")
+    for step in [step for step in found.steps if step.depth <= 1][:MAX_STEPS]:
+        lines += [step.name, f"= {step.symbols}", f"= {step.numbers}", f"= {step.result}"]
+    lines += [f"{record.text}: {record.provenance}" for record in found.measured]
+    return "\n".join(lines)
 
 
 def measured_tip(found: measure.Measured) -> str:
-    """HTML of the note on a measured number: machine, day, commit, how often, how far it spread."""
-    rows = [f'<span class="il-tip-head">measured: {escape(found.device)}, {escape(found.date)}</span>']
+    """The note on a measured number: machine and day, how often and how far it spread, where it is recorded."""
+    lines = [f"measured: {found.device}, {found.date}"]
     if found.n and found.n > 1:
-        spread = f", p10 to p90 {escape(found.spread)}" if found.spread else ""
-        rows.append(f'<span class="il-tip-row">median of {found.n}{spread}</span>')
+        lines.append(f"median of {found.n}" + (f", p10 to p90 {found.spread}" if found.spread else ""))
     if found.note:
-        rows.append(f'<span class="il-tip-row">{escape(found.note)}</span>')
-    state = " with local changes" if found.dirty else ""
-    rows.append(f'<span class="il-tip-row"><code>{escape(found.ref)}</code> at <code>{escape(found.commit[:7])}</code>{state}</span>')
-    return " ".join(rows)
+        lines.append(found.note)
+    lines.append(f"{found.ref} at {found.commit[:7]}{' with local changes' if found.dirty else ''}")
+    return "\n".join(lines)
 
 
 class _NumberRole(SphinxRole):
