@@ -3,12 +3,13 @@
 Why: a request is in one of a few places (queue, host memory, batch, gone), and each place has its own book-keeping: queue entries,
 counts for the limits, blocks, rows of the worker, groups. If moving is written once, abort at any moment is no special case.
 
-    NEW ──add──► HELD ──leader's prompt is computed, or it leads──► WAITING ──admitted──► RUNNING ──► FINISHED
-                                                                       ▲  ▲               │   │
-                                                                       │  └──recompute────┘   │ swap
-                                                                       │ admitted: RUNNING    ▼
-                                                                       └──────────────── SWAPPED
-    abort and finish lead from every state to FINISHED.
+    NEW     → HELD      add; all of a group but its leader stay there for a while
+    HELD    → WAITING   the leader has computed the prompt, or this one leads
+    WAITING → RUNNING   admitted
+    RUNNING → WAITING   preempted, KV thrown away
+    RUNNING → SWAPPED   preempted, KV moved to the host (it waits in the same queue)
+    SWAPPED → RUNNING   admitted, KV moved back
+    any     → FINISHED  stop, length, abort, finish, a failed step
 """
 
 from __future__ import annotations
