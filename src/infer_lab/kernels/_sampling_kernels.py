@@ -18,7 +18,7 @@ LOWEST = tl.constexpr(-3.0e38)
 
 
 @triton.jit
-def _scores(logits, rows_of, params, counts, seen, row, col, stride, stride_counts, vocab, PENALTIES: tl.constexpr):
+def _scores(logits, rows_of, row_params, counts, seen, row, col, stride, stride_counts, vocab, PENALTIES: tl.constexpr):
     """Score of each token: penalties, then the temperature. NaN and columns past the vocabulary count as -3e38: never chosen.
 
     Penalties: repetition divides positive logits and multiplies negative ones of tokens seen in prompt or output; frequency subtracts
@@ -28,16 +28,16 @@ def _scores(logits, rows_of, params, counts, seen, row, col, stride, stride_coun
     x = tl.load(logits + row * stride + col, mask=here, other=LOWEST).to(tl.float32)
     x = tl.where(x == x, x, LOWEST)
     if PENALTIES:
-        repetition = tl.load(params + row * 8 + 4)
-        frequency = tl.load(params + row * 8 + 5)
-        presence = tl.load(params + row * 8 + 6)
+        repetition = tl.load(row_params + row * 8 + 4)
+        frequency = tl.load(row_params + row * 8 + 5)
+        presence = tl.load(row_params + row * 8 + 6)
         on = col < tl.where((repetition != 1.0) | (frequency != 0.0) | (presence != 0.0), vocab, 0)
         at = tl.load(rows_of + row).to(tl.int64) * stride_counts + col
         n = tl.load(counts + at, mask=on, other=0)
         known = (n > 0) | (tl.load(seen + at, mask=on, other=0) != 0)
         x = tl.where(known, tl.where(x > 0.0, x / repetition, x * repetition), x)
         x = x - frequency * n.to(tl.float32) - tl.where(n > 0, presence, 0.0)
-    x = x * tl.load(params + row * 8)
+    x = x * tl.load(row_params + row * 8)
     return tl.minimum(tl.maximum(x, LOWEST), 3.0e38) + 0.0  # adding 0 turns -0 into 0
 
 
@@ -100,7 +100,7 @@ def _arrive(arrived, row):
 
 @triton.jit
 def survey_kernel(
-    logits, rows_of, params, limits, counts, seen, out, floats, ints, chunk_best, chunk_arg, chunk_sum, chunk_hist, hist, arrived,
+    logits, rows_of, row_params, limits, counts, seen, out, floats, ints, chunk_best, chunk_arg, chunk_sum, chunk_hist, hist, arrived,
     vocab, stride, stride_counts,
     CHUNKS: tl.constexpr, CHUNKS_POW2: tl.constexpr, BLOCK: tl.constexpr, BINS: tl.constexpr, PENALTIES: tl.constexpr, FILTER: tl.constexpr,
 ):  # fmt: skip
@@ -113,7 +113,7 @@ def survey_kernel(
     row = tl.program_id(1).to(tl.int64)
     col = chunk * BLOCK + tl.arange(0, BLOCK)
     greedy = tl.load(limits + row * 2) != 0
-    y = _scores(logits, rows_of, params, counts, seen, row, col, stride, stride_counts, vocab, PENALTIES)
+    y = _scores(logits, rows_of, row_params, counts, seen, row, col, stride, stride_counts, vocab, PENALTIES)
     best = tl.max(y, 0)
     tl.store(chunk_best + row * CHUNKS + chunk, best)
     tl.store(chunk_arg + row * CHUNKS + chunk, tl.min(tl.where(y == best, col, 0x7FFFFFFF), 0))
@@ -130,7 +130,7 @@ def survey_kernel(
         args = tl.load(chunk_arg + row * CHUNKS + c, mask=c < CHUNKS, other=0x7FFFFFFF, cache_modifier=".cg")
         top = tl.max(bests, 0)
         tl.store(floats + row * 8, top)
-        min_p = tl.load(params + row * 8 + 2)
+        min_p = tl.load(row_params + row * 8 + 2)
         tl.store(floats + row * 8 + 2, tl.where(min_p > 0.0, top + tl.log(tl.maximum(min_p, 1e-30)), LOWEST))
         first = tl.min(tl.where(bests == top, args, 0x7FFFFFFF), 0)
         tl.store(out + row, tl.where(top <= LOWEST, -1, first).to(out.dtype.element_ty))
@@ -154,15 +154,15 @@ def survey_kernel(
                 if (top_k > 0) & (top_k < vocab):
                     _coarse_bracket(floats, ints, hist + row * BINS, row, top_k.to(tl.float32), False, BINS)
                 else:
-                    _coarse_bracket(floats, ints, hist + row * BINS, row, total * tl.load(params + row * 8 + 1), True, BINS)
+                    _coarse_bracket(floats, ints, hist + row * BINS, row, total * tl.load(row_params + row * 8 + 1), True, BINS)
 
 
 @triton.jit
-def _active(params, limits, floats, row, vocab, MASS: tl.constexpr):
+def _active(row_params, limits, floats, row, vocab, MASS: tl.constexpr):
     """Whether this row takes part in a filter pass: it samples, has a token to sample, and has the filter on."""
     top_k = tl.load(limits + row * 2 + 1)
     on = (tl.load(limits + row * 2) == 0) & (tl.load(floats + row * 8) > LOWEST)
-    return on & ((tl.load(params + row * 8 + 1) < 1.0) if MASS else ((top_k > 0) & (top_k < vocab)))
+    return on & ((tl.load(row_params + row * 8 + 1) < 1.0) if MASS else ((top_k > 0) & (top_k < vocab)))
 
 
 @triton.jit
@@ -177,16 +177,16 @@ def _fine_bins(y, floats, ints, row, BINS: tl.constexpr):
 
 @triton.jit
 def narrow_kernel(
-    logits, rows_of, params, limits, counts, seen, floats, ints, chunk_sum, chunk_hist, arrived, vocab, stride, stride_counts,
+    logits, rows_of, row_params, limits, counts, seen, floats, ints, chunk_sum, chunk_hist, arrived, vocab, stride, stride_counts,
     CHUNKS: tl.constexpr, CHUNKS_POW2: tl.constexpr, BLOCK: tl.constexpr, BINS: tl.constexpr, PENALTIES: tl.constexpr, MASS: tl.constexpr,
 ):  # fmt: skip
     """Exact weight above the bracket and a fine histogram inside it; then the row's bracket of fine bins."""
     chunk = tl.program_id(0)
     row = tl.program_id(1).to(tl.int64)
-    if not _active(params, limits, floats, row, vocab, MASS):
+    if not _active(row_params, limits, floats, row, vocab, MASS):
         return
     col = chunk * BLOCK + tl.arange(0, BLOCK)
-    y = _scores(logits, rows_of, params, counts, seen, row, col, stride, stride_counts, vocab, PENALTIES)
+    y = _scores(logits, rows_of, row_params, counts, seen, row, col, stride, stride_counts, vocab, PENALTIES)
     above, inside, fine = _fine_bins(y, floats, ints, row, BINS)
     here = col < vocab
     best = tl.load(floats + row * 8)
@@ -218,7 +218,7 @@ def narrow_kernel(
 
 @triton.jit
 def finish_kernel(
-    logits, rows_of, params, limits, counts, seen, floats, ints, chunk_sum, chunk_mass, chunk_found, found, hist, arrived,
+    logits, rows_of, row_params, limits, counts, seen, floats, ints, chunk_sum, chunk_mass, chunk_found, found, hist, arrived,
     vocab, stride, stride_counts,
     CHUNKS: tl.constexpr, CHUNKS_POW2: tl.constexpr, BLOCK: tl.constexpr, BINS: tl.constexpr, CAPACITY: tl.constexpr,
     PENALTIES: tl.constexpr, MASS: tl.constexpr, THEN_MASS: tl.constexpr,
@@ -230,10 +230,10 @@ def finish_kernel(
     """
     chunk = tl.program_id(0)
     row = tl.program_id(1).to(tl.int64)
-    if not _active(params, limits, floats, row, vocab, MASS):
+    if not _active(row_params, limits, floats, row, vocab, MASS):
         return
     col = chunk * BLOCK + tl.arange(0, BLOCK)
-    y = _scores(logits, rows_of, params, counts, seen, row, col, stride, stride_counts, vocab, PENALTIES)
+    y = _scores(logits, rows_of, row_params, counts, seen, row, col, stride, stride_counts, vocab, PENALTIES)
     above, inside, fine = _fine_bins(y, floats, ints, row, BINS)
     first = tl.load(ints + row * 8 + 3)
     last = tl.load(ints + row * 8 + 4)
@@ -266,7 +266,7 @@ def finish_kernel(
         counted = weights if MASS else there.to(tl.float32)
         if many:
             threshold, kept = _rescan(
-                logits, rows_of, params, counts, seen, floats, ints, row, stride, stride_counts, vocab, need, first, last,
+                logits, rows_of, row_params, counts, seen, floats, ints, row, stride, stride_counts, vocab, need, first, last,
                 CHUNKS, BLOCK, BINS, PENALTIES, MASS,
             )  # fmt: skip
         else:
@@ -282,12 +282,12 @@ def finish_kernel(
             kept = tl.sum(tl.where(keys >= lo, weights, 0.0))
         tl.store(floats + row * 8 + 2, tl.maximum(threshold, tl.load(floats + row * 8 + 2)))
         if THEN_MASS:
-            _coarse_bracket(floats, ints, hist + row * BINS, row, (above_mass + kept) * tl.load(params + row * 8 + 1), True, BINS)
+            _coarse_bracket(floats, ints, hist + row * BINS, row, (above_mass + kept) * tl.load(row_params + row * 8 + 1), True, BINS)
 
 
 @triton.jit
 def _rescan(
-    logits, rows_of, params, counts, seen, floats, ints, row, stride, stride_counts, vocab, need, first, last,
+    logits, rows_of, row_params, counts, seen, floats, ints, row, stride, stride_counts, vocab, need, first, last,
     CHUNKS: tl.constexpr, BLOCK: tl.constexpr, BINS: tl.constexpr, PENALTIES: tl.constexpr, MASS: tl.constexpr,
 ):  # fmt: skip
     """The bisection over the row itself. Bounds move to scores that exist, so it ends after log2(distinct scores) passes."""
@@ -303,7 +303,7 @@ def _rescan(
         down = tl.full([], -0x7FFFFFFF, tl.int32)
         for i in range(CHUNKS):
             col = i * BLOCK + tl.arange(0, BLOCK)
-            y = _scores(logits, rows_of, params, counts, seen, row, col, stride, stride_counts, vocab, PENALTIES)
+            y = _scores(logits, rows_of, row_params, counts, seen, row, col, stride, stride_counts, vocab, PENALTIES)
             _, inside, fine = _fine_bins(y, floats, ints, row, BINS)
             candidate = (col < vocab) & inside & (fine >= first) & (fine <= last)
             k = _key(y)
@@ -324,7 +324,7 @@ def _rescan(
 
 @triton.jit
 def pick_kernel(
-    logits, rows_of, params, limits, counts, seen, seeds, positions, out, floats, chunk_sum, arrived, vocab, stride, stride_counts,
+    logits, rows_of, row_params, limits, counts, seen, seeds, positions, out, floats, chunk_sum, arrived, vocab, stride, stride_counts,
     CHUNKS: tl.constexpr, CHUNKS_POW2: tl.constexpr, BLOCK: tl.constexpr, PENALTIES: tl.constexpr,
 ):  # fmt: skip
     """Weight of what each chunk keeps; then the token at which the running weight, in the order of token ids, passes u times the total.
@@ -338,7 +338,7 @@ def pick_kernel(
         return
     threshold = tl.load(floats + row * 8 + 2)
     offsets = tl.arange(0, BLOCK)
-    y = _scores(logits, rows_of, params, counts, seen, row, chunk * BLOCK + offsets, stride, stride_counts, vocab, PENALTIES)
+    y = _scores(logits, rows_of, row_params, counts, seen, row, chunk * BLOCK + offsets, stride, stride_counts, vocab, PENALTIES)
     kept = (y >= threshold) & (y > LOWEST)
     tl.store(chunk_sum + row * CHUNKS + chunk, tl.sum(tl.where(kept, tl.exp(y - best), 0.0), 0))
     if _arrive(arrived, row) == CHUNKS - 1:
@@ -354,7 +354,7 @@ def pick_kernel(
         chosen = tl.minimum(tl.min(tl.where((total > goal) & (sums > 0.0), c, CHUNKS_POW2), 0), last)
         rest = goal - tl.sum(tl.where(c < chosen, sums, 0.0), 0)
         col = chosen * BLOCK + offsets
-        y = _scores(logits, rows_of, params, counts, seen, row, col, stride, stride_counts, vocab, PENALTIES)
+        y = _scores(logits, rows_of, row_params, counts, seen, row, col, stride, stride_counts, vocab, PENALTIES)
         weight = tl.where((y >= threshold) & (y > LOWEST), tl.exp(y - best), 0.0)
         token = tl.min(tl.where((tl.cumsum(weight, 0) > rest) & (weight > 0.0), col, 0x7FFFFFFF), 0)
         token = tl.where(token == 0x7FFFFFFF, tl.max(tl.where(weight > 0.0, col, -1), 0), token)

@@ -21,6 +21,7 @@ import triton.language as tl
 from infer_lab.errors import UserError
 from infer_lab.kernels import _common
 from infer_lab.kernels._common import LOG2_E, Target, launch, next_power_of_2
+from infer_lab.kernels.hopper_prefill import HopperConfig, hopper_prefill, supported
 
 
 @triton.jit
@@ -215,7 +216,7 @@ def _launch(
     out: torch.Tensor | None,
     lse: torch.Tensor | None,
     min_query_len: int,
-    config: PrefillConfig | None,
+    config: PrefillConfig | HopperConfig | None,
 ) -> torch.Tensor:
     target = _common.target_of(q.device)
     tokens, heads, head_dim = q.shape
@@ -234,8 +235,14 @@ def _launch(
     requests = cu_seqlens_q.numel() - 1
     if tokens == 0 or requests == 0:
         return out
-    c = config or prefill_config(target, head_dim, q.element_size(), block_table is not None, quantized)
     paged = block_table is not None
+    softmax_scale = scale if scale is not None else head_dim**-0.5
+    if not isinstance(config, PrefillConfig) and supported(target, q, k, v, paged):
+        hopper_prefill(q, k, v, cu_seqlens_q, key_bounds, block_table, softmax_scale, causal, window, out, lse, min_query_len, config)
+        return out
+    if isinstance(config, HopperConfig):
+        raise UserError("these tensors or this chip do not fit the Hopper kernel: give a PrefillConfig or none")
+    c = config or prefill_config(target, head_dim, q.element_size(), paged, quantized)
     # Each request wastes at most one partial tile.
     num_tiles = tokens // c.block_m + requests
     kb, ks = (k.stride(0), k.stride(1)) if paged else (0, k.stride(0))
@@ -246,7 +253,7 @@ def _launch(
     launch(
         _prefill_kernel, (num_tiles * heads,),
         q, k, v, out, lse, k_scale, v_scale, block_table, cu_seqlens_q, key_bounds,
-        requests, min_query_len, (scale if scale is not None else head_dim**-0.5) * LOG2_E,
+        requests, min_query_len, softmax_scale * LOG2_E,
         q.stride(0), q.stride(1), kb, ks, k.stride(-2), vb, vs, v.stride(-2), sb, ss, sh,
         out.stride(0), out.stride(1), *(lse.stride() if lse is not None else (0, 0)), block_table.stride(0) if paged else 0,
         NUM_HEADS=heads, GROUP=heads // kv_heads, HEAD_DIM=head_dim, BLOCK_M=c.block_m, BLOCK_N=c.block_n,
@@ -268,7 +275,7 @@ def flash_prefill(
     window: int = 0,
     out: torch.Tensor | None = None,
     lse: torch.Tensor | None = None,
-    config: PrefillConfig | None = None,
+    config: PrefillConfig | HopperConfig | None = None,
 ) -> torch.Tensor:
     """Attention over dense, packed keys and values. scale defaults to head_dim ** -0.5; window 0 is off.
 
@@ -293,7 +300,7 @@ def flash_prefill_paged(
     out: torch.Tensor | None = None,
     lse: torch.Tensor | None = None,
     min_query_len: int = 1,
-    config: PrefillConfig | None = None,
+    config: PrefillConfig | HopperConfig | None = None,
 ) -> torch.Tensor:
     """Causal attention of new tokens to their request's pages, into which their own keys and values are already written.
 

@@ -60,17 +60,17 @@ def _merge_splits(
 @triton.jit
 def _decode_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, k_scale, v_scale, block_table, cu_seqlens_q, seq_lens, part, part_lse, arrived,
-    scale_log2, max_query_len, min_split_blocks,
+    scale_log2, max_query_len, splits, min_split_blocks,
     stride_qt, stride_qh, stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh,
     stride_sb, stride_ss, stride_sh, stride_ot, stride_oh, stride_lt, stride_lh, stride_table,
     KV_HEADS: tl.constexpr, GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, ROWS: tl.constexpr, TILE_ROWS: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_SIZE: tl.constexpr, SPLITS: tl.constexpr, NUM_SPLITS: tl.constexpr, CHUNK: tl.constexpr, WINDOW: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr, NUM_SPLITS: tl.constexpr, CHUNK: tl.constexpr, WINDOW: tl.constexpr,
     QUANTIZED: tl.constexpr, WRITE_LSE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One program is one KV head of one request and one range of its keys.
 
     ROWS: query rows rounded up to a power of two; TILE_ROWS: the same, at least the 16 that the matrix unit takes.
-    SPLITS programs share a request; NUM_SPLITS is that rounded up to a power of two.
+    `splits` programs share a request; NUM_SPLITS is that rounded up to a power of two.
     """
     kv_head = tl.program_id(0)
     split = tl.program_id(1)
@@ -84,7 +84,7 @@ def _decode_kernel(
     if WINDOW > 0:
         lo = tl.maximum(kv_len - q_len - WINDOW + 1, 0) // BLOCK_N * BLOCK_N
     blocks = (kv_len - lo + BLOCK_N - 1) // BLOCK_N
-    per_split = tl.maximum((blocks + SPLITS - 1) // SPLITS, min_split_blocks)
+    per_split = tl.maximum((blocks + splits - 1) // splits, min_split_blocks)
     used = tl.maximum((blocks + per_split - 1) // per_split, 1)
     if split >= used:  # an empty split leaves no part and is not waited for
         return
@@ -151,9 +151,9 @@ def _decode_kernel(
         tl.store(out_ptr + out_offset[:, None] + d[None, :], acc.to(out_ptr.dtype.element_ty), mask=valid[:, None])
         if WRITE_LSE:
             tl.store(lse_ptr + q_row * stride_lt + head * stride_lh, lse2 / 1.4426950408889634, mask=valid)
-    elif SPLITS > 1:
+    elif NUM_SPLITS > 1:
         pair = request * KV_HEADS + kv_head
-        base = pair.to(tl.int64) * SPLITS
+        base = pair.to(tl.int64) * splits
         mine = (base + split) * ROWS + r
         tl.store(part + mine[:, None] * HEAD_DIM + d[None, :], acc, mask=(r < ROWS)[:, None])
         tl.store(part_lse + mine, lse2, mask=r < ROWS)
@@ -288,11 +288,11 @@ def paged_decode(
         _decode_kernel, (kv_heads, splits, requests),
         q, k_cache, v_cache, out, lse, k_scale, v_scale, block_table, cu_seqlens_q, seq_lens,
         workspace.part if workspace else None, workspace.part_lse if workspace else None, workspace.arrived if workspace else None,
-        (scale if scale is not None else head_dim**-0.5) * LOG2_E, max_query_len, max(1, c.min_split // c.block_n),
+        (scale if scale is not None else head_dim**-0.5) * LOG2_E, max_query_len, splits, max(1, c.min_split // c.block_n),
         q.stride(0), q.stride(1), *k_cache.stride()[:3], *v_cache.stride()[:3], sb, ss, sh,
         out.stride(0), out.stride(1), *(lse.stride() if lse is not None else (0, 0)), block_table.stride(0),
         KV_HEADS=kv_heads, GROUP=group, HEAD_DIM=head_dim, ROWS=rows, TILE_ROWS=max(rows, 16), BLOCK_N=c.block_n,
-        BLOCK_SIZE=block_size, SPLITS=splits, NUM_SPLITS=next_power_of_2(splits), CHUNK=max(1, 64 // rows), WINDOW=window,
+        BLOCK_SIZE=block_size, NUM_SPLITS=next_power_of_2(splits), CHUNK=max(1, 64 // rows), WINDOW=window,
         QUANTIZED=quantized, WRITE_LSE=lse is not None, PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=c.num_warps, num_stages=c.num_stages,
     )  # fmt: skip

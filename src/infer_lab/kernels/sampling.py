@@ -27,7 +27,7 @@ from infer_lab.kernels._sampling_kernels import finish_kernel, narrow_kernel, pi
 GREEDY_BELOW = 1e-5  # a smaller temperature means the best token
 BINS = 256
 CAPACITY = 256  # scores of the last bracket that a chunk can hand over
-MAX_BLOCK = 8192
+MAX_BLOCK = 4096  # scores a program holds in registers
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,22 @@
-"""Compile what a wrapper would launch, for a chip that is not here, and read what the assembler says about it.
+"""Compile what a call would launch, for a chip that need not be here: to see what the assembler says, or to fill the cache early.
 
-Why: spills, a lost matrix instruction or too much shared memory make a kernel slow or unlaunchable on a GPU that the tests do not have.
-The wrapper itself runs, on tensors without storage and as if on the chip, so what is compiled is exactly what it would launch there.
+Why: spills, a lost matrix instruction or too much shared memory make a kernel slow or unlaunchable on a GPU that the tests do not have;
+and on a GPU, compiling in parallel before the first request beats compiling one by one in it. The wrapper itself runs, on tensors that
+need no storage (device "meta") and as if on the chip, so what is compiled is exactly what it would launch there.
 Must run in a process without TRITON_INTERPRET (a kernel's decorator reads it at import).
 """
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 from __future__ import annotations
 
+import concurrent.futures
+import functools
+import multiprocessing
+import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,3 +87,26 @@ def report(case: Callable[[], Any], arch: int) -> dict[str, dict[str, Any]]:
     with launches(arch) as seen:
         case()
     return {name: resources(compiled, arch) for name, compiled in seen}
+
+
+def _compile_job(arch: int, target: _common.Target, job: Callable[[], Any]) -> str | None:
+    try:
+        with launches(arch, target):
+            job()
+    except Exception as error:  # a configuration that does not fit is an answer, not a failure
+        return f"{type(error).__name__}: {str(error)[:200]}"
+    return None
+
+
+def compile_in_parallel(
+    jobs: Sequence[Callable[[], Any]], arch: int, target: _common.Target, workers: int | None = None
+) -> list[str | None]:
+    """Fill Triton's cache with every kernel that the jobs launch, on all cores. Jobs must be picklable and build their own meta tensors.
+
+    Returns, per job, None or what went wrong.
+    """
+    workers = workers or max(1, (os.cpu_count() or 2) - 1)
+    if len(jobs) <= 1 or workers == 1:
+        return [_compile_job(arch, target, job) for job in jobs]
+    with concurrent.futures.ProcessPoolExecutor(min(workers, len(jobs)), multiprocessing.get_context("spawn")) as pool:
+        return list(pool.map(functools.partial(_compile_job, arch, target), jobs))

@@ -1,0 +1,3 @@
+"""tests/kernels/test_attention.py, on the GPU."""
+
+from tests.kernels.test_attention import *  # noqa: F403
