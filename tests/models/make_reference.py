@@ -1,6 +1,6 @@
 """Makes reference/smollm2_greedy.json: transformers' greedy tokens and top-two margins for every reference prompt. Some minutes on a CPU.
 
-    python tests/models/make_reference.py
+python tests/models/make_reference.py
 """
 
 from __future__ import annotations
@@ -36,7 +36,12 @@ def main() -> None:
         tokens, margins = greedy(model, ids, NUM_TOKENS)
         rows.append({"name": prompt.name, "prompt": ids, "tokens": tokens, "margins": [float(f"{m:.4g}") for m in margins]})
         print(f"{prompt.name}: {len(ids)} prompt tokens, smallest margin {min(margins):.2g}", file=sys.stderr, flush=True)
-    made_with = {"transformers": transformers.__version__, "torch": torch.__version__, "machine": platform.machine(), "model_sha256": SHA256}
+    made_with = {
+        "transformers": transformers.__version__,
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+        "model_sha256": SHA256,
+    }
     lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
     REFERENCE.write_text(f'{{"made_with": {json.dumps(made_with)},\n"dtype": "float32",\n"prompts": [\n{lines}\n]}}\n', encoding="utf-8")
     print(f"{len(rows)} prompts → {REFERENCE.name}", file=sys.stderr)

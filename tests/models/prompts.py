@@ -30,7 +30,9 @@ _STOCK = (
 
 def _ledger(entries: int) -> str:
     """Long text with little repetition: numbered entries that are all different."""
-    lines = [f"Entry {i + 1} ({17 * i % 97 + 3} items): {_STOCK[i * 3 % 7]}, and {_STOCK[(i * 5 + 2) % 7].lower()}." for i in range(entries)]
+    lines = [
+        f"Entry {i + 1} ({17 * i % 97 + 3} items): {_STOCK[i * 3 % 7]}, and {_STOCK[(i * 5 + 2) % 7].lower()}." for i in range(entries)
+    ]
     return "\n".join(lines) + "\nIn summary, the ledger shows that"
 
 

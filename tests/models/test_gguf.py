@@ -68,7 +68,9 @@ def test_rotating_halves_of_reordered_rows_scores_like_rotating_pairs_of_stored_
         a, b = half_split_rows(x, heads).view(heads, dim).chunk(2, -1)
         return torch.cat((a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()), -1)
 
-    assert torch.allclose((pairs(q) * k.view(heads, dim)).sum(-1), (halves(q) * half_split_rows(k, heads).view(heads, dim)).sum(-1), atol=1e-5)
+    assert torch.allclose(
+        (pairs(q) * k.view(heads, dim)).sum(-1), (halves(q) * half_split_rows(k, heads).view(heads, dim)).sum(-1), atol=1e-5
+    )
 
 
 def test_names_that_are_not_part_of_a_llama_are_not_guessed() -> None:
