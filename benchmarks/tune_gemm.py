@@ -67,7 +67,10 @@ def calls(op: str, m: int, n: int, k: int, block_k: int, count: int | None) -> l
         bits = 4 if op == "w4a16" else 8
         kernel = w4a16 if bits == 4 else w8a16
         x = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
-        weights = [packed(n, k, bits, 128 if bits == 4 else None, block_k) for _ in range(count or copies_of(n * k * bits // 8))]
+        weights = [
+            packed(n, k, bits, 128 if bits == 4 else None, 256 if bits == 4 else block_k)
+            for _ in range(count or copies_of(n * k * bits // 8))
+        ]
         return [lambda c, w=w: kernel(x, w, config=c) for w in weights]
     if op == "skinny_gemm":
         x = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
@@ -85,7 +88,7 @@ def calls(op: str, m: int, n: int, k: int, block_k: int, count: int | None) -> l
     return [lambda c, w=w: kernel8(x8, xs, w, ws8, locks=locks, config=c) for w in (eight_bit(n) for _ in range(count or copies_of(n * k)))]
 
 
-def splits(tiles: int, steps: int, programs: range = range(100, 2400)) -> Iterator[int]:
+def splits(tiles: int, steps: int, programs: range = range(100, 2000)) -> Iterator[int]:
     for s in (1, 2, 4, 8, 16):
         if tiles * s in programs and steps >= 2 * s:
             yield s
@@ -97,9 +100,8 @@ def candidates(op: str, m: int, n: int, k: int) -> Iterator[dict[str, Any]]:
         yield from w8a8_candidates(m, n, k)
         return
     if op == "w4a16":
-        tiles = [(64, 128, 4), (64, 256, 4), (128, 128, 4), (128, 256, 4), (128, 256, 8), (256, 256, 8), (64, 512, 4)]
-        tiles += [(32, 256, 4), (32, 256, 2)]
-        wide = [(128, 128, 4), (128, 128, 8), (128, 256, 8), (64, 256, 4), (256, 128, 8)]
+        tiles = [(64, 128, 4), (64, 256, 4), (128, 128, 4), (128, 256, 4), (128, 256, 8), (64, 256, 2), (128, 256, 2), (128, 128, 2)]
+        wide = [(128, 128, 4), (128, 64, 4), (128, 256, 4), (64, 256, 4), (256, 128, 8), (256, 64, 8)]
     elif op == "w8a16":
         tiles = [(64, 128, 4), (128, 128, 4), (128, 128, 8), (64, 256, 4), (32, 256, 4)]
         wide = [(128, 128, 4), (128, 128, 8), (256, 128, 8)]
@@ -109,14 +111,12 @@ def candidates(op: str, m: int, n: int, k: int) -> Iterator[dict[str, Any]]:
     per_byte = {"w4a16": 2, "w8a16": 1}.get(op, 0.5)
     for bn, bk, warps in tiles if bm <= 16 else wide:
         for block_m in {bm, min(bm, 128)} if bm > 16 else {bm}:
-            for stages in (2, 3, 4) if bm > 16 else (3, 4, 6):
+            for stages in (2, 3, 4, 6):
                 shared = stages * (bn * bk / per_byte + block_m * bk * 2)
-                if shared > 225_000 or (bm <= 16 and shared < 24_000):
+                if shared > 225_000 or (bm <= 16 and shared < 20_000):
                     continue
                 for split in splits(-(-n // bn) * -(-m // block_m), k // bk) if m <= block_m else (1,):
-                    halves = (1, 2) if op == "w4a16" and block_m == 16 else (1,)
-                    for h in halves:
-                        yield asdict(GemmConfig(bn, block_m, bk, split, warps, stages, h))
+                    yield asdict(GemmConfig(bn, block_m, bk, split, warps, stages))
 
 
 def w8a8_candidates(m: int, n: int, k: int) -> Iterator[dict[str, Any]]:
@@ -189,7 +189,7 @@ def main() -> int:
     shapes = [tuple(map(int, s.split("x"))) for s in args.shapes]
     jobs = [Job(op, m, n, k, c) for op in args.ops for n, k in shapes for m in args.m for c in candidates(op, m, n, k)]
     start = time.monotonic()
-    unique = list({(j.op, min(j.m, 2), j.m > 256, json.dumps(j.config)): j for j in jobs}.values())
+    unique = list({(j.op, j.m > 256, json.dumps(j.config)): j for j in jobs}.values())
     workers = max(1, (os.cpu_count() or 2) - 1)
     chunks = [unique[i::workers] for i in range(workers)]
     failures: dict[str, str] = {}

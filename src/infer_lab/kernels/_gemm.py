@@ -24,7 +24,6 @@ class GemmConfig:
     """Tile of one program (block_n weight rows by block_m batch rows, block_k columns a step) and how it is launched.
 
     split_k: programs that share one tile; their float32 partial sums are added in a fixed order, so results do not vary from run to run.
-    halves: 2 multiplies the batch columns of a tile in two halves (w4a16 says why).
     """
 
     block_n: int
@@ -33,7 +32,6 @@ class GemmConfig:
     split_k: int = 1
     num_warps: int = 4
     num_stages: int = 4
-    halves: int = 1
 
 
 def config_for(target: Target, kernel: str, m: int, n: int, k: int) -> dict[str, Any] | None:
@@ -52,29 +50,28 @@ def split_for(target: Target, tiles: int, steps: int, per_sm: int = 2, most: int
     return split
 
 
-def weight_only_config(target: Target, kernel: str, m: int, n: int, k: int, bits: int, block_k: int, element_size: int) -> GemmConfig:
+def weight_only_config(target: Target, kernel: str, m: int, n: int, k: int, bits: int, pack_k: int, element_size: int) -> GemmConfig:
     """The launch tuned for this device and shape, else a heuristic: tiles of 128 rows, and K split until every SM has two programs.
 
-    element_size: bytes of an activation. Chips with less shared memory get fewer stages and narrower tiles.
+    pack_k: columns of a packed block; a step may take a part of it. element_size: bytes of an activation. Chips with less shared memory
+    get fewer stages and narrower tiles.
     """
     found = config_for(target, kernel, m, n, k)
-    if found is not None and found["block_k"] == block_k and element_size == 2:
+    if found is not None and pack_k % found["block_k"] == 0 and element_size == 2:
         return GemmConfig(**found)
     if target.interpreted or element_size == 4:
-        return GemmConfig(64, narrow_block(m, 16), block_k, 2 if m <= 16 and k > block_k else 1, 4, 2)
+        block_k = pack_k if target.interpreted else min(pack_k, 64)
+        return GemmConfig(64, narrow_block(m, 16), block_k, 2 if m <= 16 and k > pack_k else 1, 4, 1)
     if m <= 16:
-        split = split_for(target, triton.cdiv(n, 128), triton.cdiv(k, block_k))
-        return GemmConfig(128, narrow_block(m), block_k, split, 4, 3, halves=2 if m > 8 and bits == 4 else 1)
-    block_m = narrow_block(m)
-    block_n = 128 if target.shared_memory > 120_000 or block_m <= 64 else 64
-    split = split_for(target, triton.cdiv(n, block_n), triton.cdiv(k, block_k)) if m <= block_m else 1
+        split = split_for(target, triton.cdiv(n, 128), triton.cdiv(k, pack_k))
+        return GemmConfig(128, narrow_block(m), pack_k, split, 4, 3)
+    roomy = target.shared_memory > 120_000
+    block_m, block_k = narrow_block(m), min(pack_k, 128)
+    block_n = 256 if target.capability == (9, 0) and block_m == 128 else 128 if roomy or block_m <= 64 else 64
+    split = split_for(target, triton.cdiv(n, block_n), triton.cdiv(k, pack_k)) if m <= block_m else 1
     step = block_n * block_k * bits // 8 + block_m * block_k * element_size
-    stages = max(2, min(4, (target.shared_memory - block_n * block_m * 4) // step))
-    while stages * step > target.shared_memory - 2048 and block_m > 16:
-        block_m //= 2
-        split = 1
-        step = block_n * block_k * bits // 8 + block_m * block_k * element_size
-    return GemmConfig(block_n, block_m, block_k, split, 8 if block_m >= 128 else 4, stages)
+    stages = max(2, min(3, (target.shared_memory - 8192) // step))
+    return GemmConfig(block_n, block_m, block_k, split, 8 if block_n * block_m >= 128 * 128 else 4, stages)
 
 
 def narrow_block(m: int, largest: int = 128) -> int:
@@ -145,22 +142,4 @@ def load_groups(ptr, stride, COUNT: tl.constexpr):
     out = ()
     for i in tl.static_range(COUNT):
         out = out + (tl.load(ptr + i * stride),)  # noqa: RUF005 (Triton's tuples have +)
-    return out
-
-
-@triton.jit
-def filled(ROWS: tl.constexpr, COLUMNS: tl.constexpr, COUNT: tl.constexpr):
-    """COUNT float32 tiles of zeros."""
-    out = ()
-    for _ in tl.static_range(COUNT):
-        out = out + (tl.zeros([ROWS, COLUMNS], tl.float32),)  # noqa: RUF005
-    return out
-
-
-@triton.jit
-def add_scaled(totals, sums, scale, COUNT: tl.constexpr):
-    """Each of COUNT tiles plus its group's sums times the scales of the rows."""
-    out = ()
-    for i in tl.static_range(COUNT):
-        out = out + (totals[i] + sums[i] * scale,)  # noqa: RUF005
     return out

@@ -15,36 +15,28 @@ import triton
 import triton.language as tl
 
 
-def _planes4(magic: int) -> str:
-    body = [".reg .b32 t;", f"lop3.b32 $0, $4, 0x000F000F, 0x{magic:08X}, 0xEA;"]
-    for j in (1, 2, 3):
-        body += [f"shr.u32 t, $4, {4 * j};", f"lop3.b32 ${j}, t, 0x000F000F, 0x{magic:08X}, 0xEA;"]
-    return "{ " + " ".join(body) + " }"
+def _nibble(j: int, magic: str) -> str:
+    if j == 0:
+        return f"lop3.b32 $0, $1, 0x000F000F, {magic}, 0xEA;"
+    return f"{{ .reg .b32 t; shr.u32 t, $1, {4 * j}; lop3.b32 $0, t, 0x000F000F, {magic}, 0xEA; }}"
+
+
+def _byte(j: int, body: str) -> str:
+    return f"{{ .reg .b32 t, v, s, c, d; {'mov.b32 t, $1' if j == 0 else 'shr.u32 t, $1, 8'}; {body} }}"
 
 
 # bfloat16 has 7 bits after the point, one too few for a byte: 128 + the low seven bits, less 128 or 256 by the sign bit.
 _BYTE_BF16 = (
-    "lop3.b32 v, t, 0x007F007F, 0x43004300, 0xEA; lop3.b32 s, t, 0x00800080, 0x43004300, 0xEA; fma.rn.bf16x2 ${j}, s, minus_one, v;"
+    "lop3.b32 v, t, 0x007F007F, 0x43004300, 0xEA; lop3.b32 s, t, 0x00800080, 0x43004300, 0xEA;"
+    " mov.b32 c, 0xBF80BF80; fma.rn.bf16x2 $0, s, c, v;"
 )
 # float16 has room: (byte ^ 0x80) is the byte plus 128, so 0x6400 | that is 1152 + the signed value.
-_BYTE_FP16 = "lop3.b32 v, t, 0x00FF00FF, 0x64806480, 0x6A; fma.rn.f16x2 ${j}, v, one, bias;"
+_BYTE_FP16 = "lop3.b32 v, t, 0x00FF00FF, 0x64806480, 0x6A; mov.b32 c, 0x3C003C00; mov.b32 d, 0xE480E480; fma.rn.f16x2 $0, v, c, d;"
 
-PLANES4_BF16 = tl.constexpr(_planes4(0x43004300))
-PLANES4_FP16 = tl.constexpr(_planes4(0x64006400))
-PLANES8_BF16 = tl.constexpr(
-    "{ .reg .b32 t, v, s, minus_one; mov.b32 minus_one, 0xBF80BF80; mov.b32 t, $2; "
-    + _BYTE_BF16.format(j=0)
-    + " shr.u32 t, $2, 8; "
-    + _BYTE_BF16.format(j=1)
-    + " }"
-)
-PLANES8_FP16 = tl.constexpr(
-    "{ .reg .b32 t, v, one, bias; mov.b32 one, 0x3C003C00; mov.b32 bias, 0xE480E480; mov.b32 t, $2; "
-    + _BYTE_FP16.format(j=0)
-    + " shr.u32 t, $2, 8; "
-    + _BYTE_FP16.format(j=1)
-    + " }"
-)
+NIBBLES_BF16 = tl.constexpr(tuple(_nibble(j, "0x43004300") for j in range(4)))
+NIBBLES_FP16 = tl.constexpr(tuple(_nibble(j, "0x64006400") for j in range(4)))
+BYTES_BF16 = tl.constexpr(tuple(_byte(j, _BYTE_BF16) for j in range(2)))
+BYTES_FP16 = tl.constexpr(tuple(_byte(j, _BYTE_FP16) for j in range(2)))
 SUB_BF16 = tl.constexpr("{ .reg .b32 c; mov.b32 c, 0xBF80BF80; fma.rn.bf16x2 $0, $2, c, $1; }")
 SUB_FP16 = tl.constexpr("{ .reg .b32 c; mov.b32 c, 0xBC00BC00; fma.rn.f16x2 $0, $2, c, $1; }")
 MUL_BF16 = tl.constexpr("{ .reg .b32 c; mov.b32 c, 0x80008000; fma.rn.bf16x2 $0, $1, $2, c; }")
@@ -52,24 +44,19 @@ MUL_FP16 = tl.constexpr("mul.rn.f16x2 $0, $1, $2;")
 
 
 @triton.jit
-def planes4(words, DTYPE: tl.constexpr, PTX: tl.constexpr):
-    """Four planes of 4-bit values (0..15) from int16 words, each plus `bias4`."""
+def plane4(words, J: tl.constexpr, DTYPE: tl.constexpr, PTX: tl.constexpr):
+    """Plane J (0..3) of 4-bit values 0..15 from int16 words, each plus `bias4`."""
     if PTX and tl.bfloat16 == DTYPE:
-        return tl.inline_asm_elementwise(
-            PLANES4_BF16, "=r,=r,=r,=r,r", [words], dtype=(tl.bfloat16, tl.bfloat16, tl.bfloat16, tl.bfloat16), is_pure=True, pack=2
-        )
+        return tl.inline_asm_elementwise(NIBBLES_BF16[J], "=r,r", [words], dtype=tl.bfloat16, is_pure=True, pack=2)
     elif PTX:
-        return tl.inline_asm_elementwise(
-            PLANES4_FP16, "=r,=r,=r,=r,r", [words], dtype=(tl.float16, tl.float16, tl.float16, tl.float16), is_pure=True, pack=2
-        )
+        return tl.inline_asm_elementwise(NIBBLES_FP16[J], "=r,r", [words], dtype=tl.float16, is_pure=True, pack=2)
     else:
-        w = words.to(tl.int32)
-        return (w & 15).to(DTYPE), ((w >> 4) & 15).to(DTYPE), ((w >> 8) & 15).to(DTYPE), ((w >> 12) & 15).to(DTYPE)
+        return ((words.to(tl.int32) >> (4 * J)) & 15).to(DTYPE)
 
 
 @triton.jit
 def bias4(DTYPE: tl.constexpr, PTX: tl.constexpr):
-    """What `planes4` leaves on top of every value."""
+    """What `plane4` leaves on top of every value."""
     if not PTX:
         return 0.0
     elif tl.bfloat16 == DTYPE:
@@ -79,14 +66,14 @@ def bias4(DTYPE: tl.constexpr, PTX: tl.constexpr):
 
 
 @triton.jit
-def planes8(words, DTYPE: tl.constexpr, PTX: tl.constexpr):
-    """Two planes of signed 8-bit values from int16 words, exact in bfloat16 and float16 too."""
+def plane8(words, J: tl.constexpr, DTYPE: tl.constexpr, PTX: tl.constexpr):
+    """Plane J (0 or 1) of signed 8-bit values from int16 words, exact in bfloat16 and float16 too."""
     if PTX and tl.bfloat16 == DTYPE:
-        return tl.inline_asm_elementwise(PLANES8_BF16, "=r,=r,r", [words], dtype=(tl.bfloat16, tl.bfloat16), is_pure=True, pack=2)
+        return tl.inline_asm_elementwise(BYTES_BF16[J], "=r,r", [words], dtype=tl.bfloat16, is_pure=True, pack=2)
     elif PTX:
-        return tl.inline_asm_elementwise(PLANES8_FP16, "=r,=r,r", [words], dtype=(tl.float16, tl.float16), is_pure=True, pack=2)
+        return tl.inline_asm_elementwise(BYTES_FP16[J], "=r,r", [words], dtype=tl.float16, is_pure=True, pack=2)
     else:
-        return words.to(tl.int8).to(DTYPE), (words >> 8).to(DTYPE)
+        return (words >> (8 * J)).to(tl.int8).to(DTYPE)
 
 
 @triton.jit

@@ -20,16 +20,14 @@ from infer_lab.errors import QuantizationError
 from infer_lab.kernels import _common
 from infer_lab.kernels._gemm import (
     GemmConfig,
-    add_scaled,
     check_product,
-    filled,
     finish_tile,
     load_groups,
     partial_sums,
     weight_only_config,
 )
 from infer_lab.kernels._gemm import uses_ptx as may_use_ptx
-from infer_lab.kernels._unpack import bias4, multiply, planes4, subtract
+from infer_lab.kernels._unpack import bias4, multiply, plane4, subtract
 from infer_lab.kernels.pack import PackedWeight
 
 SCALE_SUMS_UP_TO = 32  # tokens
@@ -38,28 +36,28 @@ SCALE_SUMS_UP_TO = 32  # tokens
 @triton.jit(do_not_specialize=["M"])
 def w4a16_kernel(
     x, w, scales, zeros, y, partials, locks, M, N, K, stride_xm, stride_xk, stride_ym, stride_yn, stride_group,
-    BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr, SPLIT_K: tl.constexpr,
-    HAS_ZEROS: tl.constexpr, SCALE_WEIGHTS: tl.constexpr, HALVES: tl.constexpr, EVEN_K: tl.constexpr, PTX: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, PACK_K: tl.constexpr, GROUP: tl.constexpr,
+    SPLIT_K: tl.constexpr, HAS_ZEROS: tl.constexpr, SCALE_WEIGHTS: tl.constexpr, EVEN_K: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
     """One program: `[BLOCK_N, BLOCK_M]` of yT over every SPLIT_K-th part of K. Grid (n tiles * m tiles, SPLIT_K), m fastest.
 
-    HALVES 2: the batch columns are multiplied as two halves of 8. Products that narrow go through the warp-wide matrix instruction,
-    where no warp waits for three others; on Hopper that is faster than the warpgroup's while the weights are the bottleneck.
+    A step takes BLOCK_K columns: a whole packed block of PACK_K, or the same part of each of its four planes.
     """
-    PLANE: tl.constexpr = BLOCK_K // 4
-    GROUPS: tl.constexpr = BLOCK_K // GROUP if BLOCK_K > GROUP else 1  # groups that a step spans
-    STEPS: tl.constexpr = GROUP // BLOCK_K if GROUP > BLOCK_K else 1  # steps that a group spans
+    PLANE: tl.constexpr = PACK_K // 4  # columns of a plane in memory
+    PART: tl.constexpr = BLOCK_K // 4  # and of those, how many a step takes
+    PARTS: tl.constexpr = PACK_K // BLOCK_K
+    GROUPS: tl.constexpr = PACK_K // GROUP if PACK_K > GROUP else 1  # groups in a block
+    BLOCKS: tl.constexpr = GROUP // PACK_K if GROUP > PACK_K else 1  # blocks in a group
     PER_GROUP: tl.constexpr = 4 // GROUPS  # planes that share a scale
-    WIDTH: tl.constexpr = BLOCK_M // HALVES
     DTYPE: tl.constexpr = x.dtype.element_ty
     tiles_m = tl.cdiv(M, BLOCK_M)
     tile = tl.program_id(0)
     split = tl.program_id(1)
     n = (tile // tiles_m).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
-    m = (tile % tiles_m).to(tl.int64) * BLOCK_M + tl.arange(0, WIDTH)
-    column = tl.arange(0, PLANE)
+    m = (tile % tiles_m).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = tl.arange(0, PART)
     wide = tl.full((), 1, tl.int64)  # offsets are 64-bit
-    blocks = tl.cdiv(K, BLOCK_K)
+    blocks = tl.cdiv(K, PACK_K)
     share = tl.cdiv(blocks, SPLIT_K)
     first = split * share
     end = tl.minimum(first + share, blocks)
@@ -67,50 +65,44 @@ def w4a16_kernel(
     stored = tl.minimum(n, stride_group - 1)  # rows past the last block read its last row; they are not stored
     w_at = w + ((stored // 64) * blocks * (64 * PLANE) + (stored % 64) * PLANE)[:, None] + column[None, :]
     x_at = x + m[None, :] * stride_xm + column[:, None].to(tl.int64) * stride_xk
+    live = (m < M)[None, :]
     s_at = scales + stored
     if HAS_ZEROS:
         z_at = zeros + stored
 
-    acc = filled(BLOCK_N, WIDTH, HALVES)
+    acc = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
     # Scales are not operands of the matrix product, so the compiler does not fetch them ahead: carry them one step by hand.
-    scale = load_groups(s_at + tl.minimum(first, blocks - 1) * GROUPS // STEPS * wide * stride_group, stride_group, GROUPS)
-    for block in range(first, end):
-        words = tl.load(w_at + block * wide * (64 * PLANE), eviction_policy="evict_first")
-        following = tl.minimum(block + 1, end - 1)
-        next_scale = load_groups(s_at + following * GROUPS // STEPS * wide * stride_group, stride_group, GROUPS)
+    scale = load_groups(s_at + tl.minimum(first, blocks - 1) * GROUPS // BLOCKS * wide * stride_group, stride_group, GROUPS)
+    for step in range(first * PARTS, end * PARTS):
+        block = step // PARTS
+        part = step % PARTS * PART
+        words = tl.load(w_at + (block * wide * (64 * PLANE) + part), eviction_policy="evict_first")
+        following = tl.minimum((step + 1) // PARTS, end - 1)
+        next_scale = load_groups(s_at + following * GROUPS // BLOCKS * wide * stride_group, stride_group, GROUPS)
         if HAS_ZEROS:
-            zero = load_groups(z_at + block * GROUPS // STEPS * wide * stride_group, stride_group, GROUPS)
-        plane = planes4(words, DTYPE, PTX)
-        x_block = x_at + block * wide * BLOCK_K * stride_xk
-        part = filled(BLOCK_N, WIDTH, HALVES)
+            zero = load_groups(z_at + block * GROUPS // BLOCKS * wide * stride_group, stride_group, GROUPS)
+        x_step = x_at + (block * wide * PACK_K + part) * stride_xk
+        sums = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
         for j in tl.static_range(4):
+            if EVEN_K:
+                xj = tl.load(x_step + j * PLANE * stride_xk, mask=live, other=0.0)
+            else:
+                inside = block * PACK_K + part + j * PLANE + column < K
+                xj = tl.load(x_step + j * PLANE * stride_xk, mask=live & inside[:, None], other=0.0)
+            q = plane4(words, j, DTYPE, PTX)
             if HAS_ZEROS:
-                q = subtract(plane[j], (zero[j // PER_GROUP].to(tl.float32) + bias4(DTYPE, PTX)).to(DTYPE)[:, None], PTX)
+                q = subtract(q, (zero[j // PER_GROUP].to(tl.float32) + bias4(DTYPE, PTX)).to(DTYPE)[:, None], PTX)
             else:
-                q = subtract(plane[j], tl.full([1, 1], 8.0 + bias4(DTYPE, PTX), DTYPE), PTX)
+                q = subtract(q, tl.full([1, 1], 8.0 + bias4(DTYPE, PTX), DTYPE), PTX)
             if SCALE_WEIGHTS:
-                q = multiply(q, scale[j // PER_GROUP].to(DTYPE)[:, None], PTX)
-            sums = ()
-            for h in tl.static_range(HALVES):
-                live = (m + h * WIDTH < M)[None, :]
-                if not EVEN_K:
-                    live = live & (block * BLOCK_K + j * PLANE + column < K)[:, None]
-                xj = tl.load(x_block + h * WIDTH * wide * stride_xm + j * PLANE * stride_xk, mask=live, other=0.0)
-                sums = sums + (tl.dot(q, xj, acc[h] if SCALE_WEIGHTS else part[h], input_precision="ieee"),)  # noqa: RUF005
-            if SCALE_WEIGHTS:
-                acc = sums
-            elif (j + 1) % PER_GROUP == 0:
-                acc = add_scaled(acc, sums, scale[j // PER_GROUP].to(tl.float32)[:, None], HALVES)
-                part = filled(BLOCK_N, WIDTH, HALVES)
+                acc = tl.dot(multiply(q, scale[j // PER_GROUP].to(DTYPE)[:, None], PTX), xj, acc, input_precision="ieee")
             else:
-                part = sums
+                sums = tl.dot(q, xj, sums, input_precision="ieee")
+                if (j + 1) % PER_GROUP == 0:
+                    acc += sums * scale[j // PER_GROUP].to(tl.float32)[:, None]
+                    sums = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
         scale = next_scale
-    if HALVES == 2:
-        total = tl.reshape(tl.permute(tl.join(acc[0], acc[1]), (0, 2, 1)), (BLOCK_N, BLOCK_M))
-    else:
-        total = acc[0]
-    columns = (tile % tiles_m).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
-    finish_tile(total, 1.0, y, stride_ym, stride_yn, n, columns, M, N, tile, split, partials, locks, SPLIT_K)
+    finish_tile(acc, 1.0, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K)
 
 
 def w4a16(x: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None = None, config: GemmConfig | None = None) -> torch.Tensor:
@@ -131,8 +123,8 @@ def w4a16(x: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None = None
     w4a16_kernel[grid](
         x, weight.data, weight.scales, weight.zeros, y, partial_sums(c, m, weight.n, x.device), weight.locks, m, weight.n, weight.k,
         x.stride(0), x.stride(1), y.stride(0), y.stride(1), weight.scales.shape[1],
-        BLOCK_N=c.block_n, BLOCK_M=c.block_m, BLOCK_K=weight.block_k, GROUP=weight.group_size, SPLIT_K=c.split_k,
-        HAS_ZEROS=weight.zeros is not None, SCALE_WEIGHTS=scale_weights, HALVES=c.halves, EVEN_K=weight.k % weight.block_k == 0,
+        BLOCK_N=c.block_n, BLOCK_M=c.block_m, BLOCK_K=c.block_k, PACK_K=weight.block_k, GROUP=weight.group_size, SPLIT_K=c.split_k,
+        HAS_ZEROS=weight.zeros is not None, SCALE_WEIGHTS=scale_weights, EVEN_K=weight.k % weight.block_k == 0,
         PTX=may_use_ptx(x), num_warps=c.num_warps, num_stages=c.num_stages,
     )  # fmt: skip
     return y

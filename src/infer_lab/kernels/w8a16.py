@@ -17,7 +17,7 @@ from infer_lab.errors import QuantizationError
 from infer_lab.kernels import _common
 from infer_lab.kernels._gemm import GemmConfig, check_product, finish_tile, partial_sums, weight_only_config
 from infer_lab.kernels._gemm import uses_ptx as may_use_ptx
-from infer_lab.kernels._unpack import multiply, planes8, subtract
+from infer_lab.kernels._unpack import multiply, plane8, subtract
 from infer_lab.kernels.pack import PackedWeight
 from infer_lab.kernels.w4a16 import SCALE_SUMS_UP_TO
 
@@ -74,7 +74,7 @@ def w8a16_kernel(
                 here = block * wide * BLOCK_K
                 zero_a = tl.load(z_at + here // GROUP * stride_group)
                 zero_b = tl.load(z_at + (here + PLANE) // GROUP * stride_group)
-        a, b = planes8(words, DTYPE, PTX)
+        a, b = plane8(words, 0, DTYPE, PTX), plane8(words, 1, DTYPE, PTX)
         if HAS_ZEROS:
             a = subtract(a, zero_a.to(DTYPE)[:, None], PTX)
             b = subtract(b, zero_b.to(DTYPE)[:, None], PTX)

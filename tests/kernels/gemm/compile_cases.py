@@ -22,7 +22,7 @@ from infer_lab.kernels.pack import PackedWeight
 from infer_lab.kernels.skinny_gemm import skinny_gemm
 from infer_lab.kernels.w4a16 import w4a16
 from infer_lab.kernels.w8a16 import w8a16
-from tests.kernels import compiled
+from tests.kernels.gemm import compiled
 
 TABLE = Path(__file__).with_name("compile_table.json")
 N, K = 14336, 4096

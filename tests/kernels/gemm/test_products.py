@@ -64,15 +64,26 @@ def test_casebook_21_each_group_has_its_own_scale_whatever_the_tile(
 
 
 @pytest.mark.parametrize("bits, group", [(4, 64), (8, 128), (8, None)])
-def test_above_32_tokens_weights_are_rounded_once_to_the_dtype_first(
+def test_above_32_tokens_weights_are_rounded_to_the_dtype_first(
     bits: int, group: int | None, device: torch.device, dtype: torch.dtype
 ) -> None:
     x = seeded(70, 300, dtype=dtype, device=device)
     weight = weight_of(66, 300, bits, group, True, x)
-    config = GemmConfig(64, 64, weight.block_k)
+    config = GemmConfig(64, 64, weight.block_k, num_stages=1)
     w = pack.unpack_weight(weight)
     scaled = w.dequantize(torch.float64) if group is None else w.dequantize(torch.float64).to(dtype)
     assert_rounded_once(KERNELS[bits](x, weight, config=config), reference_gemm.dense(x, scaled, torch.float64))
+
+
+@pytest.mark.parametrize("block_k", [64, 128])
+@pytest.mark.parametrize("group, symmetric", [(64, True), (128, False)])
+def test_a_step_may_take_a_part_of_a_packed_block(
+    block_k: int, group: int, symmetric: bool, device: torch.device, dtype: torch.dtype
+) -> None:
+    x = seeded(4, 400, dtype=dtype, device=device)
+    weight = weight_of(70, 400, 4, group, symmetric, x, 256)
+    config = GemmConfig(64, 16, block_k, split_k=2, num_stages=1)
+    assert_rounded_once(w4a16(x, weight, config=config), reference_gemm.weight_only(x, weight, torch.float64))
 
 
 @pytest.mark.parametrize("split_k", [1, 2, 4, 8])

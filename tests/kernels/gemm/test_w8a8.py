@@ -14,8 +14,9 @@ from infer_lab.kernels.int8_gemm import int8_gemm
 from tests.kernels.gemm.products import inside_nan, relative_error, seeded
 
 KINDS = {"fp8": (pack.quantize_rows_fp8, fp8_gemm), "int8": (pack.quantize_rows_int8, int8_gemm)}
-# INT8 sums are exact; FP8 sums on Hopper are float32 only because they are promoted (unpromoted: 1e-3 at k = 8192).
-TOLERANCE = {"fp8": 2e-5, "int8": 3e-7}
+# INT8 sums are exact. Hopper's matrix unit aligns FP8 products to about 14 bits, so even a single promoted sum of 128 is off by 1e-4;
+# tests/gpu shows that without promotion the error grows with k.
+TOLERANCE = {"fp8": 2e-4, "int8": 3e-7}
 
 
 def operands(kind: str, m: int, n: int, k: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
