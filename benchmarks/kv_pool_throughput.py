@@ -42,7 +42,7 @@ SOURCES = (
 )
 
 
-PATIENCE_S = 12.0
+PATIENCE_S = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Workload:
         if quick:
             return Workload("dummy:smollm2-135m", 4, 16, 4, (1, 2, 4))
         if device.startswith("cuda"):
-            return Workload("dummy:llama-3-8b", 128, 512, 128, (4, 8, 16, 32, 64, 128, 256))
+            return Workload("dummy:llama-3-8b", 128, 512, 64, (4, 8, 16, 32, 64, 128, 256))
         return Workload("dummy:smollm2-135m", 8, 64, 16, (1, 2, 4, 8, 16))
 
 
@@ -122,7 +122,7 @@ def run(llm: LLM, requests: list[Request]) -> tuple[float, list[StepRecord]]:
 
 
 def run_pool(llm: LLM, work: Workload, pool: int) -> Outcome:
-    """The backlog, up to three times, as long as a dozen seconds allow."""
+    """The backlog, up to three times, as long as PATIENCE_S allows."""
     seconds: list[float] = []
     steps: list[StepRecord] = []
     while len(seconds) < 3 and sum(seconds) < PATIENCE_S:

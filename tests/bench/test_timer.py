@@ -71,3 +71,8 @@ def test_no_samples_is_refused() -> None:
 def test_events_are_refused_on_the_cpu() -> None:
     with pytest.raises(UserError, match="wall"):
         measure(lambda: None, clock="events")
+
+
+def test_a_cuda_graph_on_the_cpu_is_refused_by_name() -> None:
+    with pytest.raises(UserError, match="needs a CUDA device"):
+        timer.graphed(lambda: None, "cpu")

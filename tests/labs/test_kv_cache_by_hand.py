@@ -52,7 +52,7 @@ def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
     lab = run_lab()["lab"]
     assert (tmp_path / lab.environment.slug / "kv-cache-by-hand.json").is_file()
     assert {"kv_bytes_per_token", "step_floor_ms", "cached_ms_per_token_16", "uncached_ms_per_token_48", "speedup_48"} <= set(lab.values)
-    assert set(lab.series) == {"cached", "uncached", "predicted_cached", "predicted_uncached"}
+    assert {"cached", "uncached", "cached_as_called", "uncached_as_called", "predicted_cached", "predicted_uncached"} == set(lab.series)
 
 
 def wrong_head_map(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from infer_lab.bench.environment import Environment, capture, repository_root
 from infer_lab.bench.record import Record, RecordError, measurements_dir
-from infer_lab.bench.timer import Timing, measure
+from infer_lab.bench.timer import Timing, graphed, measure
 
-__all__ = ["Environment", "Record", "RecordError", "Timing", "capture", "measure", "measurements_dir", "repository_root"]
+__all__ = ["Environment", "Record", "RecordError", "Timing", "capture", "graphed", "measure", "measurements_dir", "repository_root"]

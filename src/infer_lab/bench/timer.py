@@ -6,6 +6,7 @@ of a warm one, a cached answer, or they report the best of a run. Here:
 - on a GPU, each sample lies between two CUDA events on the current stream; nothing waits on the host until all samples are queued, so
   launch overhead is hidden exactly as far as it would be in real use;
 - with `clock="wall"` the host's clock is read around a synchronized call: what a caller waits for, launches and Python included;
+- `graphed` removes the launches altogether, for small kernels and for what the GPU itself needs;
 - `flush_l2=True` overwrites a buffer larger than the L2 before each sample, for claims about HBM;
 - the median is reported with the 10th and 90th percentile, never the minimum.
 """
@@ -98,6 +99,29 @@ def measure(
         return Timing(_on_cpu(fn, before, warmup, repeats), "wall")
     sample = _with_events if clock == "events" else _with_wall_clock
     return Timing(sample(fn, before, warmup, repeats, device), clock)
+
+
+def graphed(fn: Callable[[], object], device: str = "cuda", *, warmup: int = 3) -> Callable[[], None]:
+    """`fn` recorded once as a CUDA graph; calling the result replays it, without the launches.
+
+    For "how long does the GPU itself need" beside "how long does a caller wait". `fn` must start work on the GPU only: no
+    synchronization and no copy to the host, the same tensors each time.
+    """
+    import torch
+
+    if not device.startswith("cuda"):
+        raise UserError("a CUDA graph needs a CUDA device; on the CPU time the function itself")
+    with torch.cuda.device(device):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(warmup):
+                fn()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            fn()
+    return graph.replay
 
 
 def _on_cpu(fn: Callable[[], object], before: Callable[[], None], warmup: int, repeats: int) -> tuple[float, ...]:
