@@ -47,7 +47,9 @@ class Gold:
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         self.service: dict[str, float] = {}
-        self.virtual_time = 0.0
+        self.virtual_time = 0.0  # what each unit of weight would have got if all alive were served evenly
+        self.queued_since: dict[str, int] = {}
+        self.pushes = 0
         self.clock = 0  # orders the giving back of blocks
         self.now = 0.0
 
@@ -94,12 +96,14 @@ class Gold:
     def next_waiting(self) -> Sequence | None:
         if not self.waiting:
             return None
-        tenant = min({s.tenant for s in self.waiting}, key=lambda t: (self.service[t], t))
+        tenant = min({s.tenant for s in self.waiting}, key=lambda t: (self.service[t], self.queued_since[t]))
         return min((s for s in self.waiting if s.tenant == tenant), key=self.claim)
 
     def enqueue(self, s: Sequence) -> None:
         if not any(other.tenant == s.tenant for other in self.waiting):
             self.service[s.tenant] = max(self.service.get(s.tenant, 0.0), self.virtual_time)
+            self.pushes += 1
+            self.queued_since[s.tenant] = self.pushes
         self.waiting.append(s)
 
     # -- the step --------------------------------------------------------------------------------------------------------------
@@ -131,8 +135,11 @@ class Gold:
                 break
             count = min(count, (len(s.table) + len(self.free())) * size - s.computed)
             budget -= self.compute(s, count, done)
+        served: dict[str, int] = {}
         for s, _, count, _ in done:
-            self.charge(s, count)
+            served[s.tenant] = served.get(s.tenant, 0) + count
+        for tenant, count in served.items():
+            self.charge(tenant, count)
 
         while not preempted and budget and len(self.running) < self.c.max_num_seqs and (s := self.next_waiting()):
             hits = self.hits(s)
@@ -155,12 +162,11 @@ class Gold:
                     available -= sum(-(-(len(r.prompt + r.outputs) - 1) // size) - len(r.table) for r in self.running)
             if -(-wanted // size) - len(hits) > available:
                 break
-            self.virtual_time = max(self.virtual_time, self.service[s.tenant])
             self.waiting.remove(s)
             self.running.append(s)
             s.on_host, s.computed, s.table, s.offered = 0, computed, list(hits), len(hits)
             budget -= self.compute(s, count, done)
-            self.charge(s, count)
+            self.charge(s.tenant, count)
 
         for s, _, _, samples in done:
             s.said += samples
@@ -179,8 +185,13 @@ class Gold:
         done.append((s, start, count, s.computed == len(s.tokens)))
         return count
 
-    def charge(self, s: Sequence, count: int) -> None:
-        self.service[s.tenant] += count / self.c.tenant_weights.get(s.tenant, 1.0)
+    def charge(self, tenant: str, count: int) -> None:
+        alive = {s.tenant for s in self.running + self.waiting}
+        self.service[tenant] += count / self.weight(tenant)
+        self.virtual_time += count / sum(map(self.weight, alive))
+
+    def weight(self, tenant: str) -> float:
+        return self.c.tenant_weights.get(tenant, 1.0)
 
     def abort(self, name: str) -> None:
         for queue in (self.running, self.waiting):

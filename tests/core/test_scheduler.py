@@ -183,6 +183,20 @@ def test_a_tenant_that_idled_has_no_credit_and_no_debt_is_forgiven_to_the_busy_o
     assert 4 <= sum(name.startswith("late") for name in order) <= 6
 
 
+def test_an_endless_stream_of_new_tenants_does_not_starve_one_that_was_served_much() -> None:
+    world = World(config(max_num_seqs=1))
+    world.add("heavy", prompt_of(40), 20, tenant="heavy")
+    world.drain()
+    again = world.add("heavy again", prompt_of(4), 2, tenant="heavy")
+    for i in range(200):
+        world.add(f"new{i}", prompt_of(4, i), 2, tenant=f"a{i}")
+        world.step()
+        if again.block_ids:
+            break
+    assert i < 100
+    world.drain()
+
+
 def test_the_queue_remembers_a_bounded_number_of_tenants() -> None:
     world = World(config(max_num_seqs=4))
     for i in range(5000):
@@ -190,7 +204,7 @@ def test_the_queue_remembers_a_bounded_number_of_tenants() -> None:
         plan = world.scheduler.schedule()
         world.scheduler.apply(plan, world.worker.execute(plan))
     queue = world.scheduler._life.waiting
-    assert len(queue._service) < 1100 and len(queue._queues) < 10 and len(queue._tenants) < 10
+    assert len(queue._tags) < 1100 and len(queue._queues) < 10 and len(queue._tenants) < 10
 
 
 def test_aborted_requests_do_not_pile_up_in_the_queue() -> None:

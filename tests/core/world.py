@@ -160,7 +160,7 @@ class World:
 
     def drain(self, tick: float = 0.0, depth: int = 1) -> None:
         """Run until everything is finished, within a bound; then nothing may be left anywhere."""
-        bound = self.num_steps + self.work * (len(self.asked) + 1) + 10
+        bound = self.num_steps + depth * (self.work * (len(self.asked) + 1) + 10)  # ahead of the outputs, many plans are empty
         while self.asked or self.in_flight:
             while len(self.in_flight) < depth and self.asked:
                 self.issue()

@@ -41,9 +41,5 @@ class Group:
             return self.leader
         return None
 
-    def fork_source(self, child: Request) -> Request | None:
-        """A running member whose KV holds all of the prompt but its last token, at least (maybe in the step being planned)."""
-        for member in self.members.values():
-            if member is not child and member.status is RequestStatus.RUNNING and member.num_computed_tokens >= child.num_prompt_tokens:
-                return member
-        return None
+    def running(self) -> list[Request]:
+        return [member for member in self.members.values() if member.status is RequestStatus.RUNNING]

@@ -74,6 +74,7 @@ class Lifecycle:
             request.status = RequestStatus.HELD
             self.requests[request.request_id] = request
             self._waiting_of[request.tenant] += 1
+            self.waiting.enter(request.tenant)
             self.note(request, "arrived", now, request.num_tokens)
         self.num_held += len(requests)
         if group_id is not None:
@@ -127,6 +128,7 @@ class Lifecycle:
                 self.waiting.remove(request)
         self.kv.release(request)
         self._close_row(request)
+        self.waiting.leave(request.tenant)
         del self.requests[request.request_id]
         self.note(request, "finished", now, request.num_tokens)
         if group := self.groups.get(request.group_id or ""):
@@ -170,5 +172,6 @@ class Lifecycle:
         for group in self.groups.values():
             assert group.members and all(self.requests[name] is member for name, member in group.members.items())
             assert not group.held or group.leader.request_id in group.members, "siblings are held and nobody leads"
+        assert Counter(request.tenant for request in self.requests.values()) == self.waiting.alive
         waits = Counter(r.tenant for r in self.requests.values() if r.status is not RequestStatus.RUNNING)
         assert waits == self._waiting_of and 0 not in self._waiting_of.values()

@@ -140,11 +140,15 @@ class Planner:
     def _fork_source(self, request: Request, step: Step) -> Request | None:
         """A member of the request's group whose prompt KV was written by plans before this one (copies are made before tokens run)."""
         group = self.life.groups.get(request.group_id or "")
-        source = group.fork_source(request) if group else None
-        if source is None or any(admitted.request_id == source.request_id for admitted in step.admitted):
+        if group is None:
             return None
-        start = next((s.start for s in step.scheduled if s.request_id == source.request_id), source.num_computed_tokens)
-        return source if start >= request.num_prompt_tokens - 1 else None
+        starts = {scheduled.request_id: scheduled.start for scheduled in step.scheduled}
+        admitted = {admitted.request_id for admitted in step.admitted}
+        for member in group.running():
+            written = starts.get(member.request_id, member.num_computed_tokens)
+            if member.request_id not in admitted and written >= request.num_prompt_tokens - 1:
+                return member
+        return None
 
     def _may_be_partial(self, step: Step) -> bool:
         most = self.config.max_num_partial_prefills

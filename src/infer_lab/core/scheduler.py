@@ -139,7 +139,7 @@ class Scheduler:
                 self._roll_back(scheduled, request, len(token_ids[scheduled.request_id]), step)
             if request.status is not _RUNNING:
                 self._life.waiting.grew(num_appended)  # preempted while this step was on its way
-            elif request.num_computed_tokens >= (request.num_filed_blocks + 1) * block_size and request not in step.lost_kv:
+            elif request.num_computed_tokens >= (request.num_filed_blocks + 1) * block_size and request not in step.moved:
                 end = scheduled.start + len(scheduled.token_ids)
                 self.kv.file(request, min(end, request.num_computed_tokens, len(request.token_ids)))
             if request.group_id is not None:

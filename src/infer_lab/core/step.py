@@ -18,7 +18,7 @@ from infer_lab.core.request import Request, RequestStatus
 @dataclass(slots=True)
 class Step:
     """budget: tokens still to be handed out. requests: runs beside `scheduled`. served: tokens by tenant, not charged yet.
-    lost_kv: requests whose KV was thrown away by a later plan."""
+    moved, lost_kv: requests that a later plan preempted, and those of them whose KV it threw away."""
 
     step_id: int
     scheduled_at: float
@@ -33,6 +33,7 @@ class Step:
     preempted: list[Request] = field(default_factory=list)
     swapped_out: list[Request] = field(default_factory=list)
     served: dict[str, int] = field(default_factory=dict)
+    moved: set[Request] = field(default_factory=set)
     lost_kv: set[Request] = field(default_factory=set)
     num_partial: int = 0
     prefill_tokens: int = 0
@@ -57,7 +58,8 @@ class Step:
         )
 
     def forget(self, preempted: Iterable[Request]) -> None:
-        """A later plan preempted these: what this step wrote for them is gone, unless it was moved to the host."""
+        """A later plan preempted these: what this step wrote for them is gone, or has moved to the host."""
+        self.moved.update(preempted)
         self.lost_kv.update(request for request in preempted if request.status is RequestStatus.WAITING)
 
     def record(self, applied_at: float, num_running: int, num_waiting: int, pool: BlockPool) -> StepRecord:
