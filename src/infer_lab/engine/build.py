@@ -63,6 +63,9 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
 def load_model(config: EngineConfig) -> LoadedModel:
     """Read the checkpoint that the config names (or draw random weights) onto its device."""
     device = resolve_device(config.device)
+    if device.type == "cuda":
+        # cuDNN's attention builds a plan for every new shape, and a decode step has a new shape every time: tens of milliseconds each
+        torch.backends.cuda.enable_cudnn_sdp(False)
     dtype = resolve_dtype(config.dtype, device)
     checkpoint = open_checkpoint(config.model)
     shape = checkpoint.config
