@@ -12,7 +12,7 @@ from typing import Any
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-from infer_course.sphinx_ext import card_page, course, docnodes, embeds, figures, lesson_page, pages, roles, source
+from infer_course.sphinx_ext import card_page, course, docnodes, embeds, figures, lesson_page, pages, roles, sitemap, source
 
 PLACES = ("request-path", "part-contents", "doors", "course-map", "stage-list", "card-index", "lab-index", "record-index", "course-status")
 
@@ -53,6 +53,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-resolved", pages.resolve)
     app.connect("html-page-context", pages.describe, priority=400)
     app.connect("html-page-context", pages.frame, priority=900)
+    app.connect("build-finished", sitemap.write)
     app.add_css_file("gen/site.css", priority=900)
     app.add_js_file("gen/site.mjs", type="module")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
