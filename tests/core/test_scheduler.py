@@ -378,6 +378,8 @@ def test_a_group_with_different_prompts_is_refused() -> None:
     world = World(config())
     with pytest.raises(InvalidRequestError, match="same prompt"):
         world.scheduler.add_group("g", [world.make("g#0", [1], 1), world.make("g#1", [2], 1)])
+    with pytest.raises(InvalidRequestError, match="tenant"):
+        world.scheduler.add_group("g", [world.make("g#0", [1], 1), world.make("g#1", [1], 1, tenant="other")])
     with pytest.raises(InvalidRequestError, match="no request"):
         world.scheduler.add_group("g", [])
 

@@ -10,7 +10,7 @@ from infer_lab.core.plan import StepOutput, StepPlan
 from infer_lab.core.request import Request, RequestStatus, RequestUpdate
 from infer_lab.core.scheduler import Scheduler
 
-from .fake import FakeParams, FakeWorker, reference
+from .fake import FakeParams, FakeWorker, prefix_ids, reference
 
 
 @dataclass
@@ -38,6 +38,7 @@ class World:
         self.in_flight: deque[tuple[StepPlan, StepOutput]] = deque()
         self.work = 0  # bound for the steps that what is alive may still need
         self.num_steps = 0
+        self.filed: dict[bytes, list[int]] = {}  # what a block with this digest must hold
         self.seen: Counter[str] = Counter()  # how often the rare things happened, to know that they do
 
     # -- operations --------------------------------------------------------------------------------------------------------
@@ -153,6 +154,7 @@ class World:
         self.worker.had_failure = True
         self._take(self.scheduler.drop(plan))
         self.check()
+        self.check_cache()
 
     def step(self) -> list[RequestUpdate]:
         self.issue()
@@ -182,6 +184,7 @@ class World:
                 assert asked.request.finish_reason == asked.ended and asked.request.is_finished
                 if asked.ended in ("stop", "length"):
                     assert (asked.got, asked.ended) == (asked.expected, asked.reason), f"{update.request_id} ended wrongly"
+                self._remember_keys(asked)
                 del self.asked[update.request_id]
             else:
                 assert len(asked.got) < len(asked.expected), f"{update.request_id} goes on past its end"
@@ -190,8 +193,23 @@ class World:
         self.scheduler.check_invariants()
         assert set(self.scheduler.requests) == set(self.asked)
 
+    def check_cache(self) -> None:
+        """Every block that can be found holds what its key says. (The worker has carried out every plan that was not dropped.)"""
+        pool = self.scheduler.kv.pool
+        for asked in self.asked.values():
+            self._remember_keys(asked)
+        for block, key in enumerate(pool._keys):
+            assert key is None or self.worker.device[block] == self.filed[key.digest], f"block {block} does not hold what it is filed under"
+
+    def _remember_keys(self, asked: Asked) -> None:
+        size, request = self.config.block_size, asked.request
+        ids = prefix_ids(asked.params.root, request.token_ids)
+        for index, key in enumerate(request.block_keys):
+            self.filed[key.digest] = ids[index * size : (index + 1) * size]
+
     def check_nothing_left(self) -> None:
         self.check()
+        self.check_cache()
         kv = self.scheduler.kv
         assert not self.scheduler.has_unfinished() and not self.scheduler.num_running and not self.scheduler.num_waiting
         assert kv.pool.num_free == kv.pool.num_usable and kv.num_free_host_blocks == kv.num_host_blocks

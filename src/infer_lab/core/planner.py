@@ -103,7 +103,7 @@ class Planner:
         count = min(missing, step.budget, self._most_per_request)
         if count < missing and not self._may_be_partial(step):
             return False
-        if not self._fits(request, hits, computed + count):
+        if not self._fits(request, hits, computed + count, step):
             return False
         if request.status is RequestStatus.SWAPPED:
             event = "swapped_in"
@@ -122,6 +122,8 @@ class Planner:
         self.life.note(request, event, step.scheduled_at, computed, step.step_id)
         step.admitted.append(AdmittedRequest(request.request_id, tuple(request.token_ids), request.num_prompt_tokens, request.params))
         self._compute(request, count, missing, step, is_new=True)
+        if step.promised_blocks is not None:
+            step.promised_blocks += self._may_still_need(request)
         return True
 
     def _find_kv(self, request: Request, step: Step) -> tuple[list[int], int, Request | None]:
@@ -154,7 +156,7 @@ class Planner:
         most = self.config.max_num_partial_prefills
         return self.config.enable_chunked_prefill and (not most or step.num_partial < most)
 
-    def _fits(self, request: Request, hits: list[int], num_tokens: int) -> bool:
+    def _fits(self, request: Request, hits: list[int], num_tokens: int, step: Step) -> bool:
         """The admission gate: what must be free, once the hits are held. A request alone always enters, so that it cannot hang."""
         kv, gate = self.kv, self.config.admission
         free = kv.num_free_after(hits)
@@ -164,8 +166,14 @@ class Planner:
                 num_tokens = request.num_tokens
             elif gate == "request":
                 num_tokens = request.max_total_tokens - 1
-                free -= sum(max(0, kv.blocks_for(r.max_total_tokens - 1) - len(r.block_ids)) for r in self.life.running)
+                if step.promised_blocks is None:
+                    step.promised_blocks = sum(map(self._may_still_need, self.life.running))
+                free -= step.promised_blocks
         return kv.blocks_for(num_tokens) - len(hits) <= free
+
+    def _may_still_need(self, request: Request) -> int:
+        """Blocks beyond those that it has, should it generate all that it may. The last token's KV is never needed."""
+        return self.kv.blocks_for(request.max_total_tokens - 1) - len(request.block_ids)
 
     # -- both ------------------------------------------------------------------------------------------------------------
 

@@ -64,8 +64,10 @@ class Scheduler:
         if not children:
             raise InvalidRequestError(f"group {group_id!r} has no request; n must be at least 1")
         first = children[0]
-        if any(child.token_ids != first.token_ids or child.cache_keys != first.cache_keys for child in children):
-            raise InvalidRequestError(f"group {group_id!r}: its requests must have the same prompt and the same cache keys")
+        if any(
+            (child.token_ids, child.cache_keys, child.tenant) != (first.token_ids, first.cache_keys, first.tenant) for child in children
+        ):
+            raise InvalidRequestError(f"group {group_id!r}: its requests must have the same prompt, cache keys and tenant")
         self._life.add(list(children), group_id)
 
     def abort(self, request_id: str) -> list[RequestUpdate]:

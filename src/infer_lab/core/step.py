@@ -18,6 +18,7 @@ from infer_lab.core.request import Request, RequestStatus
 @dataclass(slots=True)
 class Step:
     """budget: tokens still to be handed out. requests: runs beside `scheduled`. served: tokens by tenant, not charged yet.
+    promised_blocks: what running requests may still need, when somebody asked for it.
     moved, lost_kv: requests that a later plan preempted, and those of them whose KV it threw away."""
 
     step_id: int
@@ -35,6 +36,7 @@ class Step:
     served: dict[str, int] = field(default_factory=dict)
     moved: set[Request] = field(default_factory=set)
     lost_kv: set[Request] = field(default_factory=set)
+    promised_blocks: int | None = None
     num_partial: int = 0
     prefill_tokens: int = 0
     decode_tokens: int = 0
