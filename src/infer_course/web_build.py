@@ -102,10 +102,16 @@ def _install(web: Path, dev: bool) -> bool:
 
 
 def _run(command: list[str], folder: Path, failure: str) -> None:
-    environment = {**os.environ, "npm_config_update_notifier": "false", "NODE_NO_WARNINGS": "1"}
+    environment = {
+        **os.environ,
+        "npm_config_update_notifier": "false",
+        "npm_config_fetch_retry_mintimeout": "2000",
+        "npm_config_fetch_retry_maxtimeout": "5000",
+        "NODE_NO_WARNINGS": "1",
+    }
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[:8])
         raise WebBuildError(f"{failure}.\n{said}")
 
 
