@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 
 from infer_lab.errors import InvalidRequestError
-from infer_lab.kernels.fp8_gemm import W8A8Config, w8a8_product
+from infer_lab.kernels import _common
+from infer_lab.kernels._w8a8 import W8A8Config, launch_w8a8, output_of, w8a8_config
 
 
 def int8_gemm(
@@ -24,4 +25,8 @@ def int8_gemm(
         raise InvalidRequestError(f"int8_gemm multiplies int8; got {x.dtype} and {w.dtype}: quantize with pack.quantize_rows_int8")
     if x.shape[-1] * 127 * 128 > 2**31 - 1:
         raise InvalidRequestError(f"k = {x.shape[-1]} could overflow int32 sums (limit {(2**31 - 1) // (127 * 128)}): split k")
-    return w8a8_product("int8_gemm", x, x_scale, w, w_scale, out, out_dtype, locks, config)
+    y = output_of(x, x_scale, w, w_scale, out, out_dtype)
+    if y.numel():
+        c = config or w8a8_config(_common.target_of(x.device), "int8_gemm", *y.shape, x.shape[1])
+        launch_w8a8(x, x_scale, w, w_scale, y, locks, c)
+    return y

@@ -15,6 +15,7 @@ import torch
 import triton
 
 from infer_lab.errors import UnsupportedHardwareError
+from infer_lab.kernels import precompile
 from infer_lab.kernels._gemm import make_locks
 from infer_lab.kernels.fp8_gemm import fp8_gemm
 from infer_lab.kernels.int8_gemm import int8_gemm
@@ -22,7 +23,6 @@ from infer_lab.kernels.pack import PackedWeight
 from infer_lab.kernels.skinny_gemm import skinny_gemm
 from infer_lab.kernels.w4a16 import w4a16
 from infer_lab.kernels.w8a16 import w8a16
-from tests.kernels.gemm import compiled
 
 TABLE = Path(__file__).with_name("compile_table.json")
 N, K = 14336, 4096
@@ -58,10 +58,10 @@ CASES: dict[str, Callable[[], object]] = {
 
 def table() -> dict[str, object]:
     rows: dict[str, object] = {"triton": triton.__version__}
-    for arch in compiled.CHIPS:
+    for arch in precompile.CHIPS:
         for name, case in CASES.items():
             try:
-                (resources,) = compiled.report(case, arch).values()
+                (resources,) = precompile.report(case, arch).values()
             except UnsupportedHardwareError as error:
                 resources = {"refused": str(error)}
             rows[f"sm_{arch} {name}"] = resources

@@ -9,7 +9,8 @@ import torch
 
 from infer_lab.errors import InvalidRequestError, UnsupportedHardwareError
 from infer_lab.kernels import _common, pack, reference_gemm
-from infer_lab.kernels.fp8_gemm import W8A8Config, fp8_gemm
+from infer_lab.kernels._w8a8 import W8A8Config
+from infer_lab.kernels.fp8_gemm import fp8_gemm
 from infer_lab.kernels.int8_gemm import int8_gemm
 from tests.kernels.gemm.products import inside_nan, relative_error, seeded
 
@@ -44,9 +45,13 @@ def test_rowwise_product_by_pointers(kind: str, m: int, n: int, k: int, device: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("persistent", [0, 1])
-def test_rowwise_product_by_bulk_copies_with_tails(kind: str, persistent: int, device: torch.device) -> None:
-    check(kind, 150, 100, 208, device, W8A8Config(64, 64, 64, num_warps=4, bulk=True, persistent=persistent, band=2), hostile=False)
+@pytest.mark.parametrize("persistent, hopper", [(0, False), (1, False), (1, True)])
+@pytest.mark.parametrize("m, n, k", [(150, 100, 208), (260, 132, 128)])
+def test_rowwise_product_by_bulk_copies_with_tails(
+    kind: str, m: int, n: int, k: int, persistent: int, hopper: bool, device: torch.device
+) -> None:
+    config = W8A8Config(64, 64, 64, num_warps=4, bulk=True, persistent=persistent, hopper=hopper, band=2)
+    check(kind, m, n, k, device, config, hostile=False)
 
 
 @pytest.mark.parametrize("kind", KINDS)
