@@ -256,7 +256,7 @@ def _consumer(
     gl.store(out_ptr + at[:, None] + d[None, :], y, mask=(store_row < q_len)[:, None])
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["num_requests", "min_query_len"])
 def hopper_prefill_kernel(
     q_desc, k_desc, v_desc, out_ptr, lse_ptr, block_table, cu_seqlens_q, key_bounds, num_requests, min_query_len, scale_log2,
     k_rows_per_page, v_rows_per_page, q_head_columns, k_head_columns, v_head_columns,

@@ -101,7 +101,7 @@ def _attend(
     return acc, m, den
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_requests", "min_query_len"])
 def _prefill_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, k_scale, v_scale, block_table, cu_seqlens_q, key_bounds,
     num_requests, min_query_len, scale_log2,

@@ -25,6 +25,7 @@ from infer_lab.kernels import _common
 from infer_lab.kernels._common import LOG2_E, Target, cdiv, launch, next_power_of_2
 
 MAX_ROWS = 64  # query heads of a KV head, times query tokens, that one program holds
+MAX_SPLITS = 128
 
 
 @triton.jit
@@ -57,7 +58,7 @@ def _merge_splits(
         tl.store(lse_ptr + lse_offset, lse, mask=out_mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits", "min_split_blocks", "max_query_len"])
 def _decode_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, k_scale, v_scale, block_table, cu_seqlens_q, seq_lens, part, part_lse, arrived,
     scale_log2, max_query_len, splits, min_split_blocks,
@@ -70,7 +71,7 @@ def _decode_kernel(
     """One program is one KV head of one request and one range of its keys.
 
     ROWS: query rows rounded up to a power of two; TILE_ROWS: the same, at least the 16 that the matrix unit takes.
-    `splits` programs share a request; NUM_SPLITS is that rounded up to a power of two.
+    `splits` programs share a request, at most NUM_SPLITS: a bound, so that batches of any size run the same compiled kernel.
     """
     kv_head = tl.program_id(0)
     split = tl.program_id(1)
@@ -199,7 +200,7 @@ def decode_config(target: Target, head_dim: int, cache_element_size: int, rows: 
 def num_splits(target: Target, config: DecodeConfig, programs: int, max_seq_len: int) -> int:
     """How many programs share a request: enough that `programs` times it fills the chip, none with fewer than `min_split` keys."""
     wanted = cdiv(config.programs_per_sm * target.num_sms, max(programs, 1))
-    return max(1, min(wanted, cdiv(max_seq_len, config.min_split), 128))
+    return max(1, min(wanted, cdiv(max_seq_len, config.min_split), MAX_SPLITS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +278,8 @@ def paged_decode(
     if tokens == 0 or requests == 0:
         return out
     c = config or decode_config(target, head_dim, k_cache.element_size(), rows)
+    if splits is not None and not 1 <= splits <= MAX_SPLITS:
+        raise UserError(f"splits must lie in 1 to {MAX_SPLITS}, got {splits}")
     splits = splits or num_splits(target, c, requests * kv_heads, max_seq_len)
     if splits > 1 and workspace is None:
         workspace = DecodeWorkspace.allocate(requests, kv_heads, rows, head_dim, splits, q.device)
@@ -292,7 +295,7 @@ def paged_decode(
         q.stride(0), q.stride(1), *k_cache.stride()[:3], *v_cache.stride()[:3], sb, ss, sh,
         out.stride(0), out.stride(1), *(lse.stride() if lse is not None else (0, 0)), block_table.stride(0),
         KV_HEADS=kv_heads, GROUP=group, HEAD_DIM=head_dim, ROWS=rows, TILE_ROWS=max(rows, 16), BLOCK_N=c.block_n,
-        BLOCK_SIZE=block_size, NUM_SPLITS=next_power_of_2(splits), CHUNK=max(1, 64 // rows), WINDOW=window,
+        BLOCK_SIZE=block_size, NUM_SPLITS=1 if splits == 1 else MAX_SPLITS, CHUNK=max(1, 64 // rows), WINDOW=window,
         QUANTIZED=quantized, WRITE_LSE=lse is not None, PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=c.num_warps, num_stages=c.num_stages,
     )  # fmt: skip

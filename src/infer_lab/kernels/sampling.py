@@ -21,13 +21,26 @@ import torch
 
 from infer_lab.errors import UserError
 from infer_lab.kernels import _common
-from infer_lab.kernels._common import cdiv, launch, next_power_of_2
+from infer_lab.kernels._common import Target, cdiv, launch, next_power_of_2
 from infer_lab.kernels._sampling_kernels import finish_kernel, narrow_kernel, pick_kernel, survey_kernel
 
 GREEDY_BELOW = 1e-5  # a smaller temperature means the best token
 BINS = 256
-CAPACITY = 256  # scores of the last bracket that a chunk can hand over
-MAX_BLOCK = 4096  # scores a program holds in registers
+CAPACITY = 256  # scores of the last bracket that a chunk can hand over, at most
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingConfig:
+    """block: scores a program holds in registers."""
+
+    block: int = 4096
+    num_warps: int = 8
+
+
+def sampling_config(target: Target) -> SamplingConfig:
+    """The same for any number of rows: sums of a row must not depend on its batch mates, not even in the last bit."""
+    found = _common.tuned(target, "sampling", "any")
+    return SamplingConfig(**found) if found else SamplingConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +122,13 @@ class SamplingWorkspace:
     hist: torch.Tensor
     found: torch.Tensor
     arrived: torch.Tensor
+    config: SamplingConfig
 
     @classmethod
-    def allocate(cls, rows: int, vocab: int, device: torch.device) -> SamplingWorkspace:
-        chunks = cdiv(vocab, chunk_size(vocab))
+    def allocate(cls, rows: int, vocab: int, device: torch.device, config: SamplingConfig | None = None) -> SamplingWorkspace:
+        """For calls of up to `rows` rows."""
+        config = config or sampling_config(_common.target_of(device))
+        chunks = cdiv(vocab, chunk_size(vocab, config))
 
         def floats(*shape: int) -> torch.Tensor:
             return torch.zeros(*shape, dtype=torch.float32, device=device)
@@ -122,7 +138,7 @@ class SamplingWorkspace:
 
         return cls(
             floats(rows, 8), ints(rows, 8), floats(3, rows, chunks), ints(2, rows, chunks), ints(rows, chunks, BINS), ints(rows, BINS),
-            floats(rows, chunks, CAPACITY), ints(rows),
+            floats(rows, chunks, capacity(chunks)), ints(rows), config,
         )  # fmt: skip
 
     @property
@@ -131,8 +147,13 @@ class SamplingWorkspace:
         return self.floats[:, 2]
 
 
-def chunk_size(vocab: int) -> int:
-    return min(next_power_of_2(vocab), MAX_BLOCK)
+def capacity(chunks: int) -> int:
+    """Scores a chunk can hand over: 4,096 together fit the registers of the program that searches them."""
+    return max(32, min(CAPACITY, 4096 // next_power_of_2(chunks)))
+
+
+def chunk_size(vocab: int, config: SamplingConfig) -> int:
+    return min(next_power_of_2(vocab), config.block)
 
 
 def sample(
@@ -157,7 +178,7 @@ def sample(
     if rows == 0:
         return out
     w = workspace or SamplingWorkspace.allocate(rows, vocab, logits.device)
-    block = chunk_size(vocab)
+    block = chunk_size(vocab, w.config)
     chunks = cdiv(vocab, block)
     if w.arrived.numel() < rows or w.chunk_hist.shape[1] != chunks:
         raise UserError(f"the sampling workspace is for {w.arrived.numel()} rows of {w.chunk_hist.shape[1]} chunks, not {rows} of {chunks}")
@@ -170,7 +191,7 @@ def sample(
     strides = (vocab, logits.stride(0), stride_counts)
     meta = dict(
         CHUNKS=chunks, CHUNKS_POW2=next_power_of_2(chunks), BLOCK=block, PENALTIES=penalties,
-        num_warps=max(1, min(8, block // 256)), enable_fp_fusion=False,
+        num_warps=max(1, min(w.config.num_warps, block // 256)), enable_fp_fusion=False,
     )  # fmt: skip
     any_filter = batch.any_top_k or batch.any_top_p
     best, sums, mass = w.chunk_floats
@@ -184,7 +205,7 @@ def sample(
             launch(narrow_kernel, grid, *scored, w.floats, w.ints, sums, w.chunk_hist, w.arrived, *strides, BINS=BINS, MASS=is_mass, **meta)
             launch(
                 finish_kernel, grid, *scored, w.floats, w.ints, sums, mass, n_found, w.found, w.hist, w.arrived, *strides,
-                BINS=BINS, CAPACITY=CAPACITY, MASS=is_mass, THEN_MASS=batch.any_top_p and not is_mass, **meta,
+                BINS=BINS, CAPACITY=capacity(chunks), MASS=is_mass, THEN_MASS=batch.any_top_p and not is_mass, **meta,
             )  # fmt: skip
     if batch.any_random:
         launch(pick_kernel, grid, *scored, batch.seeds, positions, out, w.floats, sums, w.arrived, *strides, **meta)
