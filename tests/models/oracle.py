@@ -5,6 +5,7 @@ So the container, the dequantization, the row order of Q and K, and the model ar
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -73,7 +74,9 @@ def greedy(model: torch.nn.Module, prompt: Iterable[int], num_tokens: int) -> tu
     ids, cache = torch.tensor([list(prompt)]), None
     tokens, margins = [], []
     for _ in range(num_tokens):
-        out = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        with warnings.catch_warnings():  # newer versions call it `cache`, older ones know only this name
+            warnings.simplefilter("ignore", FutureWarning)
+            out = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
         cache = out.past_key_values
         first, second = out.logits[0, -1].topk(2).values.tolist()
         tokens.append(int(out.logits[0, -1].argmax()))

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_model import write_tiny_model
+
+from infer_lab import LLM
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads only wait for each other on tensors as small as these."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def tiny(tiny_folder: Path) -> Iterator[LLM]:
+    with LLM(str(tiny_folder), device="cpu", kv_cache_memory=2**20, seed=1) as llm:
+        yield llm
+        llm.engine.scheduler.check_invariants()
