@@ -17,7 +17,7 @@ from sphinx.errors import ExtensionError
 from infer_course import site, web_build
 from infer_course.content_map import content_map
 from infer_course.schema import Stage
-from infer_course.sphinx_ext import course, figures, source
+from infer_course.sphinx_ext import course, included, source
 from infer_course.sphinx_ext.axes import axis, plain
 from infer_course.sphinx_ext.plot import Line, Plot, apart, draw
 from infer_course.sphinx_ext.stages import STAGES
@@ -54,12 +54,12 @@ def test_stages_are_those_of_the_schema_and_name_lessons_of_the_map():
 def test_code_is_found_by_name_with_its_decorators_and_docstring():
     method = '    @property\n    def b(self):\n        """Why."""\n        return 1\n'
     text = f'import x\n\n@dec\nclass A:\n    """Doc."""\n\n{method}\nC: int = 3\n'
-    assert figures.find_symbol(text, "A")[:2] == (3, 10)
-    start, end, docstring = figures.find_symbol(text, "A.b")
+    assert included.find_symbol(text, "A")[:2] == (3, 10)
+    start, end, docstring = included.find_symbol(text, "A.b")
     assert (start, end, list(docstring)) == (7, 10, [9])
-    assert figures.find_symbol(text, "C")[:2] == (12, 12)
+    assert included.find_symbol(text, "C")[:2] == (12, 12)
     with pytest.raises(KeyError):
-        figures.find_symbol(text, "A.c")
+        included.find_symbol(text, "A.c")
 
 
 # drawing

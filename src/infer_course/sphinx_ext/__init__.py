@@ -1,7 +1,8 @@
 """The Sphinx extension of the course: everything that makes the pages more than their Markdown.
 
-Kept free of the book builder's own modules: any Sphinx with MyST can use it. Reads: `source` (a page's source), `roles`, `embeds`,
-`figures`, `card_page`, `lesson_page` (directives and arrangement), `pages` (filling and framing), `docnodes` (nodes and their HTML).
+Kept free of the book builder's own modules: any Sphinx with MyST can use it. To read: `source` (a page's source), `roles`, `embeds`,
+`measured` (records), `included` (code, drawings), `card_page`, `lesson_page` (directives and arrangement), `pages` (filling and
+framing), `docnodes` (nodes and their HTML).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-from infer_course.sphinx_ext import card_page, course, docnodes, embeds, figures, lesson_page, pages, roles, sitemap, source
+from infer_course.sphinx_ext import card_page, course, docnodes, embeds, included, lesson_page, measured, pages, roles, sitemap, source
 
 PLACES = ("request-path", "part-contents", "doors", "course-map", "stage-list", "card-index", "lab-index", "record-index", "course-status")
 
@@ -36,10 +37,10 @@ def setup(app: Sphinx) -> dict[str, Any]:
         ("lesson-head", lesson_page.LessonHead),
         ("card-embed", embeds.EmbedCard),
         ("proof", embeds.Proof),
-        ("measured-figure", figures.MeasuredFigure),
-        ("measured-table", figures.MeasuredTable),
-        ("lab-code", figures.LabCode),
-        ("svg-figure", figures.SvgFigure),
+        ("measured-figure", measured.MeasuredFigure),
+        ("measured-table", measured.MeasuredTable),
+        ("lab-code", included.LabCode),
+        ("svg-figure", included.SvgFigure),
         *((place, embeds.filled_by(place)) for place in PLACES),
     ):
         app.add_directive(name, directive)

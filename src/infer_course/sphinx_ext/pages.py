@@ -16,6 +16,7 @@ from infer_course.nodes import Card, Lab, Lesson
 from infer_course.sphinx_ext.course import Course, docname, of
 from infer_course.sphinx_ext.docnodes import from_graph, raw
 from infer_course.sphinx_ext.path_diagram import path_diagram
+from infer_course.sphinx_ext.records import cited_values, plots_of_record
 from infer_course.stats import stats
 from infer_lab.units import Quantity
 
@@ -42,6 +43,8 @@ def resolve(app: Sphinx, document: nodes.document, name: str) -> None:
             show=lambda value, unit: Quantity(value, unit).format(),
             content=content_map(),
             stats=stats,
+            cited_values=cited_values,
+            plots_of_record=plots_of_record,
             **node["args"],
         )
         node.replace_self(raw(html))

@@ -1,0 +1,96 @@
+"""Measurement records as pictures and tables: which series go into one plot, in which units, and the same figures as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from infer_course.graph import Graph, texts_of
+from infer_course.nodes import Measurement
+from infer_course.sphinx_ext.axes import plain
+from infer_course.sphinx_ext.plot import KINDS, Line, Plot, draw
+from infer_lab.units import Quantity
+
+SHOWN_UNITS = {"1": "", "x": "×", "us": "µs", "tok": "tokens", "tok/s": "tokens/s", "req": "requests"}
+
+
+def plot_of(chosen: Sequence[tuple[Measurement, str]], title: str = "", x_unit: str = "", y_unit: str = "") -> Plot:
+    """Series of records in one plot, lines to the front. ValueError for an unknown series, or units that do not go together."""
+    lines, units = [], []
+    for owner, name in chosen:
+        if name not in owner.series:
+            raise ValueError(f"`{owner.id}` has no series `{name}`; it has {', '.join(owner.series) or 'none'}")
+        found = owner.series[name]
+        x_to, y_to = x_unit or found.x.unit, y_unit or found.y.unit
+        order = sorted(range(len(found.x.values)), key=lambda i: found.x.values[i])
+        p10, p90 = (_in(values, found.y.unit, y_to, order) if values else () for values in (found.y.p10, found.y.p90))
+        x, y = _in(found.x.values, found.x.unit, x_to, order), _in(found.y.values, found.y.unit, y_to, order)
+        lines.append(Line(found.title, found.kind, x, y, p10, p90))
+        units.append((x_to, y_to))
+    if len(set(units)) > 1:
+        raise ValueError(f"the series have different units, {sorted(set(units))}: say `:xunit:` and `:yunit:`, or draw them apart")
+    record, name = chosen[0]
+    first = record.series[name]
+    x_label, y_label = _axis_name(first.x.label, units[0][0]), _axis_name(first.y.label, units[0][1])
+    drawn = tuple(sorted(lines, key=lambda line: -KINDS.index(line.kind)))
+    plot = Plot(title or f"{record.title}: {y_label} against {x_label}", x_label, y_label, drawn)
+    return Plot(plot.title, x_label, y_label, drawn, _spans_decades(plot.all_x), _spans_decades(plot.all_y))
+
+
+def plots_of_record(record: Measurement) -> list[str]:
+    """HTML of all that a record drew: one plot for each pair of units."""
+    groups: dict[tuple[str, str], list[tuple[Measurement, str]]] = {}
+    for name, found in record.series.items():
+        groups.setdefault((found.x.unit, found.y.unit), []).append((record, name))
+    return [html_of(plot_of(chosen), f"all-{record.id.replace('/', '-')}-{number}") for number, chosen in enumerate(groups.values())]
+
+
+def html_of(plot: Plot, key: str) -> str:
+    """The picture for wide and for narrow places; the style sheet shows the one that fits."""
+    return f'<div class="il-plot-box">{draw(plot, f"{key}-w")}{draw(plot, f"{key}-n", narrow=True)}</div>'
+
+
+def data_table(plot: Plot) -> str:
+    """The same figures for whoever cannot see the picture, or wants them."""
+    xs = sorted({value for line in plot.lines for value in line.x})
+    found = [dict(zip(line.x, line.y, strict=True)) for line in plot.lines]
+    head = "".join(f'<th scope="col" class="il-num">{escape(line.name)}</th> ' for line in plot.lines)
+    rows = "".join(
+        f'<tr><th scope="row" class="il-num">{plain(x)}</th> '
+        + "".join(f'<td class="il-num">{_figures(values[x]) if x in values else "–"}</td> ' for values in found)
+        + "</tr>\n"
+        for x in xs
+    )
+    return (
+        '<details class="il-data"><summary>Show the numbers</summary>'
+        f'<div class="il-scroll" role="region" aria-label="{escape(plot.title)}">'
+        f'<table><caption>{escape(plot.y_label)}</caption><thead><tr><th scope="col" class="il-num">{escape(plot.x_label)}</th> {head}</tr>'
+        f"</thead><tbody>{rows}</tbody></table></div></details>"
+    )
+
+
+def cited_values(graph: Graph, record_id: str) -> list[str]:
+    """Names of the record's values that some text cites, in the record's order."""
+    citing = re.compile(re.escape(record_id) + r":(\w+)")
+    nodes: Iterable = (*graph.lessons.values(), *graph.cards.values(), *graph.labs.values())
+    cited = {name for node in nodes for text in texts_of(node) for name in citing.findall(text.body)}
+    return [name for name in graph.measurements[record_id].values if name in cited]
+
+
+def _in(values: tuple[float | int, ...], unit: str, wanted: str, order: list[int]) -> tuple[float, ...]:
+    return tuple(float(Quantity(values[i], unit).to(wanted).value) for i in order)
+
+
+def _axis_name(label: str, unit: str) -> str:
+    shown = SHOWN_UNITS.get(unit, unit)
+    return f"{label}, {shown}" if shown and not label.endswith(shown) else label
+
+
+def _spans_decades(values: list[float]) -> bool:
+    """Whether a logarithmic axis is the natural one: positive values over a factor of 30 or more."""
+    return bool(values) and min(values) > 0 and max(values) >= 30 * min(values)
+
+
+def _figures(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 10000 or float(value).is_integer() else f"{value:.4g}"
