@@ -21,6 +21,8 @@ from infer_lab.kernels.fp8_gemm import fp8_gemm
 from infer_lab.kernels.int8_gemm import int8_gemm
 from infer_lab.kernels.pack import PackedWeight
 from infer_lab.kernels.skinny_gemm import skinny_gemm
+from infer_lab.kernels.teaching.tiled_matmul import tiled_matmul
+from infer_lab.kernels.teaching.transpose import transpose
 from infer_lab.kernels.w4a16 import w4a16
 from infer_lab.kernels.w8a16 import w8a16
 
@@ -53,6 +55,8 @@ CASES: dict[str, Callable[[], object]] = {
     "fp8 m=16": lambda: eight_bit(fp8_gemm, torch.float8_e4m3fn, 16),
     "fp8 m=4096": lambda: eight_bit(fp8_gemm, torch.float8_e4m3fn, 4096),
     "int8 m=4096": lambda: eight_bit(int8_gemm, torch.int8, 4096),
+    "teaching matmul 3 stages": lambda: tiled_matmul(empty(2048, K), empty(K, 2048), stages=3),
+    "teaching transpose": lambda: transpose(empty(4096, 4096, dtype=torch.float32)),
 }
 
 
