@@ -137,6 +137,7 @@ def test_the_script_passes_the_type_checker(root, html):
 
 
 def test_a_second_build_has_nothing_to_do(root, html):
+    site.build(root, root / "_build")
     assert web_build.build(root, dev=True) is False
     assert site.build(root, root / "_build") is False
 

@@ -64,7 +64,7 @@ def data_table(plot: Plot) -> str:
     )
     return (
         '<details class="il-data"><summary>Show the numbers</summary>'
-        f'<div class="il-scroll" role="region" aria-label="{escape(plot.title)}">'
+        f'<div class="il-scroll" role="group" aria-label="{escape(plot.title)}">'
         f'<table><caption>{escape(plot.y_label)}</caption><thead><tr><th scope="col" class="il-num">{escape(plot.x_label)}</th> {head}</tr>'
         f"</thead><tbody>{rows}</tbody></table></div></details>"
     )
