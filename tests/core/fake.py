@@ -82,6 +82,8 @@ class FakeWorker:
             (plan.swap_in, self.host, self.device),
             (plan.copies, self.device, self.device),
         ):
+            assert not {copy.source for copy in copies} & {copy.destination for copy in copies} or source is not destination
+            assert len({copy.destination for copy in copies}) == len(copies), "two copies to one block"
             for copy in copies:
                 assert destination is self.host or copy.destination != 0, "the null block was written"
                 destination[copy.destination] = list(source[copy.source])

@@ -17,14 +17,15 @@ def random_config(r: random.Random) -> SchedulerConfig:
     chunked = r.random() < 0.85
     budget = max(max_num_seqs, r.choice([1, 2, 3, 5, 8, 16, 64]))
     num_host_blocks = r.choice([0, 4, 30, 60])
+    pressed = r.random() < 0.4  # a pool that holds one request of full length, and lets anybody in
     return SchedulerConfig(
-        num_blocks=2 + int(max_model_len * r.choice([0.6, 1.0, 1.0, 1.2, 1.5, 4.0]) / block_size),
+        num_blocks=2 + int(max_model_len * (1.0 if pressed else r.choice([0.6, 1.0, 1.2, 1.5, 4.0])) / block_size),
         block_size=block_size,
         max_num_batched_tokens=budget if chunked else max(budget, max_model_len),
         max_num_seqs=max_num_seqs,
         max_model_len=max_model_len,
         num_host_blocks=num_host_blocks,
-        watermark=r.choice([0.0, 0.0, 0.1, 0.5]),
+        watermark=0.0 if pressed else r.choice([0.0, 0.0, 0.1, 0.5]),
         enable_prefix_caching=r.random() < 0.8,
         enable_chunked_prefill=chunked,
         long_prefill_token_threshold=r.choice([0, 0, 1, 3, 7]) if chunked else 0,
@@ -35,7 +36,7 @@ def random_config(r: random.Random) -> SchedulerConfig:
         policy=r.choice(["fcfs", "priority"]),
         priority_aging_s=r.choice([0.5, 5.0]),
         tenant_weights={"a": 2.0, "b": 0.5},
-        admission=r.choice(["chunk", "chunk", "prompt", "request"]),
+        admission="chunk" if pressed else r.choice(["chunk", "prompt", "prompt", "request"]),
         preemption="swap" if num_host_blocks and r.random() < 0.6 else "recompute",
         async_scheduling=r.random() < 0.35,
         step_records=4,
@@ -47,7 +48,7 @@ class Workload:
 
     def __init__(self, r: random.Random, config: SchedulerConfig) -> None:
         self.r = r
-        self.world = World(config)
+        self.world = World(config, lazy=r.random() < 0.5)
         longest = config.max_model_len + 2
         self.stems = [[r.randrange(5) for _ in range(longest)] for _ in range(r.randint(1, 3))]
         self.tenants = r.choice([[""], ["", "a", "b"]])
@@ -55,7 +56,7 @@ class Workload:
         self.keys = r.choice([[()], [(), (("adapter", "fr"),), (("salt", "fr"),)]])
         self.with_drafts = not config.async_scheduling and r.random() < 0.5
         self.fails = r.random() < 0.1
-        self.depth = r.choice([1, 1, 2, 3])
+        self.depth = r.choice([1, 2, 2, 3])
         self.names = 0
 
     def prompt(self) -> list[int]:

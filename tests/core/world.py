@@ -25,17 +25,19 @@ class Asked:
 
 
 class World:
-    """`issue` plans and runs a step, `complete` applies the oldest one; `step` does both."""
+    """`issue` plans a step, `complete` applies the oldest one; `step` does both. The worker runs a plan at once, or (lazy) at the last
+    moment: either way in order, and either way nobody may notice."""
 
-    def __init__(self, config: SchedulerConfig) -> None:
+    def __init__(self, config: SchedulerConfig, *, lazy: bool = False) -> None:
         self.config = config
+        self.lazy = lazy
         self.now = 0.0
         self.scheduler = Scheduler(config, clock=lambda: self.now)
         self.worker = FakeWorker(
             config.num_blocks, config.block_size, config.num_host_blocks, config.max_num_batched_tokens, config.max_num_seqs
         )
         self.asked: dict[str, Asked] = {}  # alive
-        self.in_flight: deque[tuple[StepPlan, StepOutput]] = deque()
+        self.in_flight: deque[tuple[StepPlan, StepOutput | None]] = deque()
         self.work = 0  # bound for the steps that what is alive may still need
         self.num_steps = 0
         self.filed: dict[bytes, list[int]] = {}  # what a block with this digest must hold
@@ -120,7 +122,7 @@ class World:
             assert not plan.swap_out and not any(request.num_preemptions for request in scheduler.requests.values())
         self.check()
         self._count(plan)
-        self.in_flight.append((plan, self.worker.execute(plan)))
+        self.in_flight.append((plan, None if self.lazy else self.worker.execute(plan)))
         return plan
 
     def _count(self, plan: StepPlan) -> None:
@@ -141,18 +143,20 @@ class World:
 
     def complete(self) -> list[RequestUpdate]:
         plan, output = self.in_flight.popleft()
-        updates = self.scheduler.apply(plan, output)
+        updates = self.scheduler.apply(plan, output or self.worker.execute(plan))
         self._take(updates)
         self.check()
+        if self.lazy:
+            self.check_cache()
         return updates
 
     def fail(self) -> None:
-        """A step is issued and the worker does not carry it out."""
-        plan = self.scheduler.schedule()
-        while self.in_flight:
-            self.complete()
+        """A step is issued and the worker does not carry it out, nor anything else that it has not begun."""
+        self.scheduler.schedule()
+        self.in_flight.clear()
         self.worker.had_failure = True
-        self._take(self.scheduler.drop(plan))
+        self._take(self.scheduler.drop_in_flight())
+        assert self.scheduler.num_in_flight == 0
         self.check()
         self.check_cache()
 

@@ -73,6 +73,8 @@ class StepPlan:
     """One step. The worker carries it out in this order:
 
     released → swap_out (device → host blocks) → swap_in (host → device) → copies (device → device) → admitted → scheduled.
+
+    The copies of one list are independent of each other: no block is written twice, none is both read and written.
     """
 
     step_id: int

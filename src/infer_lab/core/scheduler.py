@@ -153,21 +153,18 @@ class Scheduler:
         self.step_records.append(step.record(now, len(self._life.running), self.num_waiting, self.kv.pool))
         return updates
 
-    def drop(self, plan: StepPlan, reason: str = "error") -> list[RequestUpdate]:
-        """The oldest plan in flight failed: nothing that it wrote can be trusted, so its requests end. All others go on.
+    def drop_in_flight(self, reason: str = "error") -> list[RequestUpdate]:
+        """A step failed. Whatever the plans in flight were to write cannot be trusted, so the requests in them end; all others go on.
 
-        The rows that it was to open or close are closed by the next plan: a worker ignores the release of a row that it does not have."""
-        step = self._oldest_in_flight(plan)
-        self._in_flight.popleft()
-        now = self._clock()
-        for scheduled, request in zip(plan.scheduled, step.requests, strict=True):
-            if scheduled.samples:
-                request.num_pending_samples -= 1
-        suspect = dict.fromkeys([*step.requests, *step.swapped_out])
-        groups = {request.group_id for request in suspect} - {None}
-        for _, later in self._in_flight:  # siblings that forked one of them since
-            suspect.update(dict.fromkeys(request for request in later.requests if request.group_id in groups))
-        self._life.released.extend(plan.released)
+        Which rows the worker opened or closed is not known: the next plan closes them all, and a worker ignores the release of a row
+        that it does not have."""
+        now, suspect = self._clock(), {}
+        for plan, step in self._in_flight:
+            self._life.released.extend(plan.released)
+            suspect.update(dict.fromkeys([*step.requests, *step.swapped_out]))
+        self._in_flight.clear()
+        for request in suspect:
+            request.num_pending_samples = 0
         return [self._life.finish(request, reason, now) for request in suspect if request.status is not RequestStatus.FINISHED]
 
     def _oldest_in_flight(self, plan: StepPlan) -> Step:
