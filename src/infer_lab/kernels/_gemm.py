@@ -5,6 +5,7 @@ operand of the matrix unit whatever the batch is, and integers turned into float
 memory. The batch is the narrow side: 8 or 16 columns at decode.
 """
 
+# pyright: reportGeneralTypeIssues=false
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import triton.language as tl
 
 from infer_lab.errors import InvalidRequestError
 from infer_lab.kernels import _common
-from infer_lab.kernels._common import Target
+from infer_lab.kernels._common import Target, cdiv, next_power_of_2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,12 @@ def weight_only_config(target: Target, kernel: str, m: int, n: int, k: int, bits
         block_k = pack_k if target.interpreted else min(pack_k, 64)
         return GemmConfig(64, narrow_block(m, 16), block_k, 2 if m <= 16 and k > pack_k else 1, 4, 1)
     if m <= 16:
-        split = split_for(target, triton.cdiv(n, 128), triton.cdiv(k, pack_k))
+        split = split_for(target, cdiv(n, 128), cdiv(k, pack_k))
         return GemmConfig(128, narrow_block(m), pack_k, split, 4, 3)
     roomy = target.shared_memory > 120_000
     block_m, block_k = narrow_block(m), min(pack_k, 128)
     block_n = 256 if target.capability == (9, 0) and block_m == 128 else 128 if roomy or block_m <= 64 else 64
-    split = split_for(target, triton.cdiv(n, block_n), triton.cdiv(k, pack_k)) if m <= block_m else 1
+    split = split_for(target, cdiv(n, block_n), cdiv(k, pack_k)) if m <= block_m else 1
     step = block_n * block_k * bits // 8 + block_m * block_k * element_size
     stages = max(2, min(3, (target.shared_memory - 8192) // step))
     return GemmConfig(block_n, block_m, block_k, split, 8 if block_n * block_m >= 128 * 128 else 4, stages)
@@ -76,7 +77,7 @@ def weight_only_config(target: Target, kernel: str, m: int, n: int, k: int, bits
 
 def narrow_block(m: int, largest: int = 128) -> int:
     """Batch columns of a tile: 8 (the narrowest the matrix unit takes), 16, 32, 64, ..."""
-    return min(max(8, triton.next_power_of_2(m)), largest)
+    return min(max(8, next_power_of_2(m)), largest)
 
 
 def check_product(x: torch.Tensor, n: int, k: int, out: torch.Tensor | None) -> tuple[int, torch.Tensor]:
@@ -93,7 +94,7 @@ def check_product(x: torch.Tensor, n: int, k: int, out: torch.Tensor | None) -> 
 
 def make_locks(n: int, device: torch.device | str) -> torch.Tensor:
     """Arrival counters for split-K over a weight of n rows. The kernels leave them at zero; keep one set for each stream."""
-    return torch.zeros(triton.cdiv(n, 16), dtype=torch.int32, device=device)
+    return torch.zeros(cdiv(n, 16), dtype=torch.int32, device=device)
 
 
 def partial_sums(config: GemmConfig, m: int, n: int, device: torch.device, dtype: torch.dtype = torch.float32) -> torch.Tensor | None:
@@ -101,7 +102,7 @@ def partial_sums(config: GemmConfig, m: int, n: int, device: torch.device, dtype
     if config.split_k == 1:
         return None
     assert m <= config.block_m, "split-K is for one tile of batch rows"
-    tiles = triton.cdiv(n, config.block_n)
+    tiles = cdiv(n, config.block_n)
     return torch.empty(tiles * config.split_k * config.block_n * config.block_m, dtype=dtype, device=device)
 
 

@@ -9,6 +9,7 @@ bits *is* the integer plus a constant: 0x4300 | q is the bfloat16 128 + q, 0x640
 Where PTX is False (CPU interpreter, float32 activations) the same values come from shifts, masks and converts.
 """
 
+# pyright: reportArgumentType=false
 from __future__ import annotations
 
 import triton

@@ -11,6 +11,7 @@ FP8 sums need help on Hopper: its matrix unit keeps about 14 bits of a running F
 a float32 register by an ordinary addition (DeepSeek-V3 technical report, 3.3.2; DeepGEMM).
 """
 
+# pyright: reportAssignmentType=false
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import triton.language as tl
 
 from infer_lab.errors import InvalidRequestError
 from infer_lab.kernels import _common
-from infer_lab.kernels._common import Target
+from infer_lab.kernels._common import Target, cdiv, launch, next_power_of_2
 from infer_lab.kernels._gemm import GemmConfig, config_for, finish_tile, make_locks, partial_sums, split_for
 
 
@@ -117,9 +118,9 @@ def w8a8_config(target: Target, kernel: str, m: int, n: int, k: int) -> W8A8Conf
         return W8A8Config(**found)
     if target.interpreted:
         return W8A8Config(64, 16 if min(m, n) <= 16 else 64, 64, split_k=2 if min(m, n) <= 16 and k > 64 else 1)
-    narrow = min(max(16, triton.next_power_of_2(min(m, n))), 128)
+    narrow = min(max(16, next_power_of_2(min(m, n))), 128)
     if narrow < 128:
-        split = split_for(target, triton.cdiv(max(m, n), 64), triton.cdiv(k, 128)) if min(m, n) <= narrow else 1
+        split = split_for(target, cdiv(max(m, n), 64), cdiv(k, 128)) if min(m, n) <= narrow else 1
         return W8A8Config(64, narrow, split_k=split, num_warps=4)
     if target.capability == (9, 0):
         return W8A8Config(128, 128, num_warps=4, num_stages=4, bulk=True, specialize=True, hopper=True, persistent=1)
@@ -158,13 +159,14 @@ def launch_w8a8(
     bulk = c.bulk and bulk_copies_work(a, b)
     if bulk:
         triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device=x.device, dtype=torch.int8))
-    tiles = triton.cdiv(a.shape[0], c.block_a) * triton.cdiv(b.shape[0], c.block_b)
+    tiles = cdiv(a.shape[0], c.block_a) * cdiv(b.shape[0], c.block_b)
     programs = min(tiles, c.persistent * target.num_sms)
     sums = torch.int32 if x.dtype == torch.int8 else torch.float32
     partials = partial_sums(GemmConfig(c.block_a, c.block_b, c.block_k, c.split_k), b.shape[0], a.shape[0], x.device, sums)
     if partials is not None and locks is None:
         locks = make_locks(a.shape[0], x.device)
-    w8a8_kernel[(programs or tiles, c.split_k)](
+    launch(
+        w8a8_kernel, (programs or tiles, c.split_k),
         a, b, scale_a, scale_b, y, partials, locks, a.shape[0], b.shape[0], k, a.stride(0), b.stride(0), *strides,
         BLOCK_A=c.block_a, BLOCK_B=c.block_b, BLOCK_K=c.block_k, BAND=c.band, SPLIT_K=c.split_k, PROMOTE=min(128, c.block_k), BULK=bulk,
         WARP_SPECIALIZE=c.specialize and bulk, PROGRAMS=programs, UPCAST=target.interpreted,

@@ -64,7 +64,7 @@ def fp8_gemm(
     if not y.numel():
         return y
     target = _common.target_of(x.device)
-    c = config or w8a8_config(target, "fp8_gemm", *y.shape, x.shape[1])
+    c = config or w8a8_config(target, "fp8_gemm", y.shape[0], y.shape[1], x.shape[1])
     if c.hopper and explicit_roles_work(target, x, w, y):
         launch_hopper(x, x_scale, w, w_scale, y, c)
     else:

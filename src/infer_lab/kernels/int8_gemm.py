@@ -27,6 +27,6 @@ def int8_gemm(
         raise InvalidRequestError(f"k = {x.shape[-1]} could overflow int32 sums (limit {(2**31 - 1) // (127 * 128)}): split k")
     y = output_of(x, x_scale, w, w_scale, out, out_dtype)
     if y.numel():
-        c = config or w8a8_config(_common.target_of(x.device), "int8_gemm", *y.shape, x.shape[1])
+        c = config or w8a8_config(_common.target_of(x.device), "int8_gemm", y.shape[0], y.shape[1], x.shape[1])
         launch_w8a8(x, x_scale, w, w_scale, y, locks, c)
     return y

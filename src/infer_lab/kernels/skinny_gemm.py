@@ -14,7 +14,7 @@ import triton.language as tl
 
 from infer_lab.errors import InvalidRequestError
 from infer_lab.kernels import _common
-from infer_lab.kernels._common import Target
+from infer_lab.kernels._common import Target, cdiv, launch
 from infer_lab.kernels._gemm import GemmConfig, check_product, config_for, finish_tile, make_locks, narrow_block, partial_sums, split_for
 
 
@@ -61,7 +61,7 @@ def skinny_config(target: Target, m: int, n: int, k: int) -> GemmConfig:
     if target.interpreted:
         return GemmConfig(64, block_m, 64, 2 if m <= block_m and k > 64 else 1, 4, 2)
     stages = 4 if target.shared_memory > 120_000 else 3
-    split = split_for(target, triton.cdiv(n, 64), triton.cdiv(k, 128)) if m <= block_m else 1
+    split = split_for(target, cdiv(n, 64), cdiv(k, 128)) if m <= block_m else 1
     return GemmConfig(64, block_m, 128, split, 4, stages)
 
 
@@ -83,8 +83,9 @@ def skinny_gemm(
     partials = partial_sums(c, m, n, x.device)
     if partials is not None and locks is None:
         locks = make_locks(n, x.device)
-    grid = (triton.cdiv(n, c.block_n) * triton.cdiv(m, c.block_m), c.split_k)
-    skinny_kernel[grid](
+    grid = (cdiv(n, c.block_n) * cdiv(m, c.block_m), c.split_k)
+    launch(
+        skinny_kernel, grid,
         x, w, y, partials, locks, m, n, k, x.stride(0), x.stride(1), w.stride(0), w.stride(1), y.stride(0), y.stride(1),
         BLOCK_N=c.block_n, BLOCK_M=c.block_m, BLOCK_K=c.block_k, SPLIT_K=c.split_k, EVEN_K=k % c.block_k == 0,
         num_warps=c.num_warps, num_stages=c.num_stages,

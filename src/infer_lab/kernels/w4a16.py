@@ -10,6 +10,7 @@ scaled in their 16-bit dtype first (one rounding, what a dequantized checkpoint 
 x [m, k] bfloat16 or float16 (float32 too, without the bit tricks) of any strides; weight: PackedWeight; y [m, n] in x's dtype.
 """
 
+# pyright: reportAssignmentType=false
 from __future__ import annotations
 
 import torch
@@ -18,6 +19,7 @@ import triton.language as tl
 
 from infer_lab.errors import QuantizationError
 from infer_lab.kernels import _common
+from infer_lab.kernels._common import cdiv, launch
 from infer_lab.kernels._gemm import (
     GemmConfig,
     check_product,
@@ -119,8 +121,9 @@ def w4a16(x: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None = None
     target = _common.target_of(x.device)
     c = config or weight_only_config(target, "w4a16", m, weight.n, weight.k, 4, weight.block_k, x.element_size())
     scale_weights = c.block_m > SCALE_SUMS_UP_TO
-    grid = (triton.cdiv(weight.n, c.block_n) * triton.cdiv(m, c.block_m), c.split_k)
-    w4a16_kernel[grid](
+    grid = (cdiv(weight.n, c.block_n) * cdiv(m, c.block_m), c.split_k)
+    launch(
+        w4a16_kernel, grid,
         x, weight.data, weight.scales, weight.zeros, y, partial_sums(c, m, weight.n, x.device), weight.locks, m, weight.n, weight.k,
         x.stride(0), x.stride(1), y.stride(0), y.stride(1), weight.scales.shape[1],
         BLOCK_N=c.block_n, BLOCK_M=c.block_m, BLOCK_K=c.block_k, PACK_K=weight.block_k, GROUP=weight.group_size, SPLIT_K=c.split_k,

@@ -15,6 +15,7 @@ import triton.language as tl
 
 from infer_lab.errors import QuantizationError
 from infer_lab.kernels import _common
+from infer_lab.kernels._common import cdiv, launch
 from infer_lab.kernels._gemm import GemmConfig, check_product, finish_tile, partial_sums, weight_only_config
 from infer_lab.kernels._gemm import uses_ptx as may_use_ptx
 from infer_lab.kernels._unpack import multiply, plane8, subtract
@@ -119,8 +120,9 @@ def w8a16(x: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None = None
         return y
     target = _common.target_of(x.device)
     c = config or weight_only_config(target, "w8a16", m, weight.n, weight.k, 8, weight.block_k, x.element_size())
-    grid = (triton.cdiv(weight.n, c.block_n) * triton.cdiv(m, c.block_m), c.split_k)
-    w8a16_kernel[grid](
+    grid = (cdiv(weight.n, c.block_n) * cdiv(m, c.block_m), c.split_k)
+    launch(
+        w8a16_kernel, grid,
         x, weight.data, weight.scales, weight.zeros, y, partial_sums(c, m, weight.n, x.device), weight.locks, m, weight.n, weight.k,
         x.stride(0), x.stride(1), y.stride(0), y.stride(1), weight.scales.shape[1],
         BLOCK_N=c.block_n, BLOCK_M=c.block_m, BLOCK_K=weight.block_k, GROUP=0 if weight.per_row else weight.group_size, SPLIT_K=c.split_k,

@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 
 from infer_lab.errors import UnsupportedOptionError
+from infer_lab.kernels._common import launch, next_power_of_2
 
 STAGES = ("three_reads", "online", "fused")
 _FUSED_LIMIT = 65_536  # columns that one program holds
@@ -90,8 +91,8 @@ def softmax(x: torch.Tensor, stage: str = "fused", block: int = 1024) -> torch.T
     if not x.numel():
         return out
     kernel = {"three_reads": three_reads_kernel, "online": online_kernel, "fused": fused_kernel}[stage]
-    size = triton.next_power_of_2(columns) if stage == "fused" else block
-    kernel[(rows,)](x, out, x.stride(0), out.stride(0), columns, BLOCK=size, num_warps=min(16, max(1, size // 256)))
+    size = next_power_of_2(columns) if stage == "fused" else block
+    launch(kernel, (rows,), x, out, x.stride(0), out.stride(0), columns, BLOCK=size, num_warps=min(16, max(1, size // 256)))
     return out
 
 

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from infer_lab.errors import InvalidRequestError
+from infer_lab.kernels._common import cdiv, launch
 
 SECTOR_BYTES = 32
 
@@ -26,10 +27,10 @@ def strided_copy(x: torch.Tensor, stride: int, block: int = 1024) -> torch.Tenso
     """x[::stride] of a contiguous vector, as a new vector."""
     if x.dim() != 1 or not x.is_contiguous() or stride < 1:
         raise InvalidRequestError(f"strided_copy wants a contiguous vector and a stride from 1; got {list(x.shape)}, stride {stride}")
-    n = triton.cdiv(x.numel(), stride)
+    n = cdiv(x.numel(), stride)
     out = torch.empty(n, dtype=x.dtype, device=x.device)
     if n:
-        strided_copy_kernel[(triton.cdiv(n, block),)](x, out, n, stride, BLOCK=block)
+        launch(strided_copy_kernel, (cdiv(n, block),), x, out, n, stride, BLOCK=block)
     return out
 
 

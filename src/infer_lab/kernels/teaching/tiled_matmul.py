@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 from infer_lab.errors import InvalidRequestError
+from infer_lab.kernels._common import cdiv, launch
 
 
 @triton.jit
@@ -47,7 +48,8 @@ def tiled_matmul(
     (m, k), n = a.shape, b.shape[1]
     c = torch.empty(m, n, dtype=a.dtype, device=a.device)
     if m and n:
-        tiled_matmul_kernel[(triton.cdiv(m, block_m), triton.cdiv(n, block_n))](
+        launch(
+        tiled_matmul_kernel, (cdiv(m, block_m), cdiv(n, block_n)),
             a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride(),
             BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, STAGES=stages, num_warps=num_warps,
         )  # fmt: skip

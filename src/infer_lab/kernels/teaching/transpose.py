@@ -9,14 +9,15 @@ Written in Gluon, where layouts are explicit; plain Triton picks a conflict-free
 """
 
 # pyright: reportGeneralTypeIssues=false, reportCallIssue=false, reportArgumentType=false, reportAttributeAccessIssue=false, reportIndexIssue=false
+# pyright: reportAssignmentType=false
 from __future__ import annotations
 
 import torch
-import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from infer_lab.errors import InvalidRequestError, UnsupportedHardwareError, UnsupportedOptionError
+from infer_lab.kernels._common import cdiv
 
 STAGES = ("direct", "conflicts", "swizzled")
 TILE = gl.constexpr(32)
@@ -54,6 +55,6 @@ def transpose(x: torch.Tensor, stage: str = "swizzled") -> torch.Tensor:
     rows, columns = x.shape
     out = torch.empty(columns, rows, dtype=x.dtype, device=x.device)
     if x.numel():
-        grid = (triton.cdiv(rows, 32), triton.cdiv(columns, 32))
+        grid = (cdiv(rows, 32), cdiv(columns, 32))
         transpose_kernel[grid](x, out, rows, columns, x.stride(0), out.stride(0), SHARED=stage != "direct", SWIZZLED=stage == "swizzled")
     return out

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from infer_lab.errors import InvalidRequestError
+from infer_lab.kernels._common import cdiv, launch
 
 
 @triton.jit
@@ -26,5 +27,5 @@ def vector_add(x: torch.Tensor, y: torch.Tensor, block: int = 1024) -> torch.Ten
         raise InvalidRequestError(f"vector_add wants two contiguous tensors of one shape; got {list(x.shape)} and {list(y.shape)}")
     out = torch.empty_like(x)
     if x.numel():
-        vector_add_kernel[(triton.cdiv(x.numel(), block),)](x, y, out, x.numel(), BLOCK=block)
+        launch(vector_add_kernel, (cdiv(x.numel(), block),), x, y, out, x.numel(), BLOCK=block)
     return out
