@@ -54,7 +54,7 @@ def test_a_byte_level_split_alone_would_be_wrong(tokenizer: Tokenizer) -> None:
     assert _pieces(tokenizer, " 1 23") == ["Ġ", "1", "Ġ", "2", "3"]
 
 
-# The vocabulary lacks these bytes, so llama.cpp and we drop them: six control characters, and the lead bytes of planes 4 to 11, which are empty
+# The vocabulary lacks these bytes, so llama.cpp and we drop them: six control characters, and the lead bytes of planes 4 to 11
 _LACKING = {0x04, 0x06, 0x13, 0x14, 0x16, 0x1D, 0xF1, 0xF2}
 
 
