@@ -33,7 +33,6 @@ from infer_lab.units import Quantity
 SOURCES = (
     "benchmarks/kv_pool_throughput.py",
     "src/infer_lab/bench/limits.py",
-    "src/infer_lab/core/scheduler.py",
     "src/infer_lab/layers/attention.py",
     "src/infer_lab/models/llama.py",
     "src/infer_lab/worker/input_batch.py",
