@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from infer_lab.core.plan import PLACEHOLDER, StepOutput
 from infer_lab.core.request import RequestStatus
 from infer_lab.errors import (
     DuplicateRequestError,
     EmptyPromptError,
-    EngineError,
     InvalidRequestError,
     QueueFullError,
     RequestTooLargeError,
@@ -382,95 +380,6 @@ def test_a_group_with_different_prompts_is_refused() -> None:
         world.scheduler.add_group("g", [world.make("g#0", [1], 1), world.make("g#1", [1], 1, tenant="other")])
     with pytest.raises(InvalidRequestError, match="no request"):
         world.scheduler.add_group("g", [])
-
-
-# -- plans in flight -------------------------------------------------------------------------------------------------------------
-
-
-def test_chunks_of_a_prompt_are_planned_ahead_and_an_unknown_token_is_waited_for() -> None:
-    world = World(config(max_num_batched_tokens=8))
-    world.add("r", prompt_of(16), 4)
-    first, second, third = world.issue(), world.issue(), world.issue()
-    assert [plan.num_tokens for plan in (first, second, third)] == [8, 8, 0]
-    assert third.is_empty and not first.is_empty
-    for _ in range(3):
-        world.complete()
-    world.drain()
-
-
-def test_with_async_scheduling_the_next_step_computes_a_placeholder() -> None:
-    world = World(config(async_scheduling=True))
-    world.add("r", prompt_of(6), 3)
-    plans = [world.issue() for _ in range(4)]
-    assert [plan.scheduled[0].token_ids for plan in plans[1:3]] == [(PLACEHOLDER,), (PLACEHOLDER,)]
-    assert not plans[3].scheduled, "the third token is the last: nothing is planned after it"
-    for _ in plans:
-        world.complete()
-    world.drain()
-
-
-def test_an_output_that_comes_after_a_stop_is_not_counted() -> None:
-    world = World(config(async_scheduling=True))
-    probe = world.add("probe", prompt_of(6), 3)
-    world.drain()
-    world.add("r", prompt_of(6), 9, stop=frozenset(probe.output_token_ids[:1]))
-    world.issue()
-    world.issue()
-    (update,) = world.complete()
-    assert update.finish_reason == "stop"
-    assert world.complete() == []
-    world.drain()
-
-
-def test_a_late_output_does_not_reach_a_new_request_of_the_same_name() -> None:
-    world = World(config())
-    world.add("r", prompt_of(6), 5)
-    world.issue()
-    world.abort("r")
-    world.add("r", prompt_of(9, 4), 5)
-    world.complete()
-    world.drain()
-
-
-def test_a_failed_step_ends_its_requests_and_no_others() -> None:
-    world = World(config(max_num_seqs=1))
-    a, b = world.add("a", prompt_of(6), 5), world.add("b", prompt_of(6), 5)
-    world.step()
-    world.fail()
-    assert a.finish_reason == "error" and not b.is_finished
-    world.drain()
-    assert b.finish_reason == "length"
-
-
-def test_outputs_that_break_the_contract_change_nothing() -> None:
-    world = World(config())
-    request = world.add("r", prompt_of(6), 5)
-    scheduler = world.scheduler
-    plan = scheduler.schedule()
-    for bad in (
-        StepOutput(plan.step_id),
-        StepOutput(plan.step_id, {"r": ()}),
-        StepOutput(plan.step_id, {"r": (1, 2)}),
-        StepOutput(plan.step_id + 1, {"r": (1,)}),
-    ):
-        with pytest.raises(EngineError):
-            scheduler.apply(plan, bad)
-        assert request.num_output_tokens == 0 and scheduler.num_in_flight == 1
-        scheduler.check_invariants()
-    scheduler.apply(plan, StepOutput(plan.step_id, {"r": (1,)}))
-    with pytest.raises(EngineError, match="not the oldest in flight"):
-        scheduler.apply(plan, StepOutput(plan.step_id, {"r": (1,)}))
-    assert request.num_output_tokens == 1
-
-
-def test_tokens_accepted_must_be_the_drafts_that_were_given() -> None:
-    world = World(config())
-    world.add("r", prompt_of(6), 9)
-    world.step()
-    world.scheduler.propose("r", [7, 8])
-    plan = world.scheduler.schedule()
-    with pytest.raises(EngineError, match="whose drafts are"):
-        world.scheduler.apply(plan, StepOutput(plan.step_id, {"r": (7, 9, 1)}))
 
 
 # -- refusals --------------------------------------------------------------------------------------------------------------------

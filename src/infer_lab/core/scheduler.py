@@ -163,8 +163,6 @@ class Scheduler:
             self._life.released.extend(plan.released)
             suspect.update(dict.fromkeys([*step.requests, *step.swapped_out]))
         self._in_flight.clear()
-        for request in suspect:
-            request.num_pending_samples = 0
         return [self._life.finish(request, reason, now) for request in suspect if request.status is not RequestStatus.FINISHED]
 
     def _oldest_in_flight(self, plan: StepPlan) -> Step:
