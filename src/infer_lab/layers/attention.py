@@ -61,23 +61,27 @@ def paged_attention(q: Tensor, k: Tensor, v: Tensor, k_cache: Tensor, v_cache: T
     """
     k_cache.index_copy_(0, batch.slot_mapping, k)
     v_cache.index_copy_(0, batch.slot_mapping, v)
-    out = torch.empty_like(q)
-    heads, head_dim = q.shape[1:]
-    kv_heads = k.shape[1]
-    for group in batch.decodes:
-        rows = group.end - group.start
-        keys = k_cache.index_select(0, group.kv_slots).view(rows, group.length, kv_heads, head_dim).transpose(1, 2)
-        values = v_cache.index_select(0, group.kv_slots).view(rows, group.length, kv_heads, head_dim).transpose(1, 2)
-        # the query heads that share a KV head stand where several queries would: no copy of K and V for each of them
-        grouped = q[group.start : group.end].view(rows, kv_heads, heads // kv_heads, head_dim)
-        attended = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=group.mask)
-        out[group.start : group.end] = attended.reshape(rows, heads, head_dim)
-    for chunk in batch.prefills:
-        keys = k_cache.index_select(0, chunk.kv_slots).transpose(0, 1).unsqueeze(0)
-        values = v_cache.index_select(0, chunk.kv_slots).transpose(0, 1).unsqueeze(0)
-        queries = q[chunk.start : chunk.end].transpose(0, 1).unsqueeze(0)
-        attended = F.scaled_dot_product_attention(
-            queries, keys, values, attn_mask=chunk.mask, is_causal=chunk.mask is None, enable_gqa=kv_heads != heads
-        )
-        out[chunk.start : chunk.end] = attended.squeeze(0).transpose(0, 1)
-    return out
+    parts = [_decode(q[group.start : group.end], k_cache, v_cache, group) for group in batch.decodes]
+    parts += [_prefill(q[chunk.start : chunk.end], k_cache, v_cache, chunk) for chunk in batch.prefills]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, group: DecodeGroup) -> Tensor:
+    """One query for each of the group's requests: q [requests, heads, head_dim]."""
+    rows, heads, head_dim = q.shape
+    shape = (rows, group.length, *k_cache.shape[1:])
+    keys = k_cache.index_select(0, group.kv_slots).view(shape).transpose(1, 2)
+    values = v_cache.index_select(0, group.kv_slots).view(shape).transpose(1, 2)
+    # the query heads that share a KV head stand where several queries would: no copy of K and V for each of them
+    grouped = q.unflatten(1, (k_cache.shape[1], -1))
+    return F.scaled_dot_product_attention(grouped, keys, values, attn_mask=group.mask).reshape(rows, heads, head_dim)
+
+
+def _prefill(q: Tensor, k_cache: Tensor, v_cache: Tensor, chunk: PrefillChunk) -> Tensor:
+    """Many queries of one request: q [queries, heads, head_dim]."""
+    keys = k_cache.index_select(0, chunk.kv_slots).transpose(0, 1).unsqueeze(0)
+    values = v_cache.index_select(0, chunk.kv_slots).transpose(0, 1).unsqueeze(0)
+    queries = q.transpose(0, 1).unsqueeze(0)
+    gqa = q.shape[1] != k_cache.shape[1]
+    attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=chunk.mask, is_causal=chunk.mask is None, enable_gqa=gqa)
+    return attended.squeeze(0).transpose(0, 1)

@@ -17,7 +17,13 @@ Slots = dict[str, Tensor]
 
 
 def weight(*shape: int, dtype: torch.dtype, device: torch.device) -> nn.Parameter:
-    """Uninitialized memory for a weight."""
+    """Uninitialized memory for a weight of this shape.
+
+    A float32 matrix on a CPU lies column by column in memory: the product of one row, or eight, with it is then a sixth to a
+    quarter faster in MKL, and decoding is nothing but such products. Shape, meaning and use are the same.
+    """
+    if len(shape) == 2 and dtype == torch.float32 and device.type == "cpu":
+        return nn.Parameter(torch.empty(shape[::-1], dtype=dtype, device=device).t(), requires_grad=False)
     return nn.Parameter(torch.empty(shape, dtype=dtype, device=device), requires_grad=False)
 
 

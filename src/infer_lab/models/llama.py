@@ -25,21 +25,20 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig, *, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
-        self.q_size, self.kv_size = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        parts = {"q_proj": self.q_size, "k_proj": self.kv_size, "v_proj": self.kv_size}
+        q_size, kv_size = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        parts = {"q_proj": q_size, "k_proj": kv_size, "v_proj": kv_size}
         self.qkv = Linear(config.hidden_size, parts, bias=config.qkv_bias, dtype=dtype, device=device)
-        self.out = Linear(self.q_size, {"o_proj": config.hidden_size}, dtype=dtype, device=device)
+        self.out = Linear(q_size, {"o_proj": config.hidden_size}, dtype=dtype, device=device)
         self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps, dtype=dtype, device=device) if config.qk_norm else None
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps, dtype=dtype, device=device) if config.qk_norm else None
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVLayer, batch: AttentionBatch) -> Tensor:
-        q, k, v = self.qkv(x).split((self.q_size, self.kv_size, self.kv_size), dim=-1)
-        q = q.unflatten(-1, (self.heads, self.head_dim))
-        k = k.unflatten(-1, (self.kv_heads, self.head_dim))
-        v = v.unflatten(-1, (self.kv_heads, self.head_dim))
+        qkv = self.qkv(x).view(-1, self.heads + 2 * self.kv_heads, self.head_dim)
         if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(q), self.k_norm(k)
-        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+            q, k, v = qkv.split((self.heads, self.kv_heads, self.kv_heads), dim=1)
+            qkv = torch.cat((self.q_norm(q), self.k_norm(k), v), dim=1)
+        qk, v = qkv.split((self.heads + self.kv_heads, self.kv_heads), dim=1)
+        q, k = rotate(qk, cos, sin).split((self.heads, self.kv_heads), dim=1)
         return self.out(paged_attention(q, k, v, *cache, batch).flatten(1))
 
     def slots(self, prefix: str) -> Slots:
