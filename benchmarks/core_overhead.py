@@ -4,7 +4,7 @@ Times are CPU seconds of the one thread that runs it, so that a busy machine cha
 
 python benchmarks/core_overhead.py              # measure and show
 python benchmarks/core_overhead.py --check      # exit code 1 if a limit is passed (on a quiet machine)
-python benchmarks/core_overhead.py --record     # and write measurements/<cpu>/core-overhead.json
+python benchmarks/core_overhead.py --record     # and write the record <cpu>/core-overhead (to publish it: INFER_LAB_MEASUREMENTS=measurements)
 python benchmarks/core_overhead.py --quick      # tiny sizes, to see that it runs; the figures mean nothing
 """
 
@@ -20,7 +20,6 @@ import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infer_lab.bench.environment import repository_root
 from infer_lab.bench.record import Record
 from infer_lab.bench.timer import percentile
 from infer_lab.core.block_hash import BlockKey, extend_block_keys
@@ -174,7 +173,7 @@ def main(argv: list[str] | None = None) -> int:
         record.add_samples("hash-prompt", hashing, "ms", note=f"block keys of {sizes.prompt} tokens")
         record.add_value("memory-growth", growth, "B", note=f"left behind by the last 80 % of {sizes.short_requests} short requests")
         record.add_value("simulator-speed", speed, "x", note="simulated seconds a CPU second, 1 request/s on one engine")
-        say(f"written: {record.write(repository_root() / 'measurements').relative_to(repository_root())}")
+        say(f"written: {record.write()}")
     print(json.dumps({name: round(value, 4) for name, value in results.items()}))
     return 1 if options.check and not all(passed.values()) else 0
 
