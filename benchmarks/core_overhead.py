@@ -4,7 +4,7 @@ Times are CPU seconds of the one thread that runs it, so that a busy machine cha
 
 python benchmarks/core_overhead.py              # measure and show
 python benchmarks/core_overhead.py --check      # exit code 1 if a limit is passed (on a quiet machine)
-python benchmarks/core_overhead.py --record     # and write the record <cpu>/core-overhead (to publish it: INFER_LAB_MEASUREMENTS=measurements)
+python benchmarks/core_overhead.py --record     # and write the record (INFER_LAB_MEASUREMENTS=measurements publishes it)
 python benchmarks/core_overhead.py --quick      # tiny sizes, to see that it runs; the figures mean nothing
 """
 
