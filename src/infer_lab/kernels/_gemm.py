@@ -19,6 +19,8 @@ from infer_lab.errors import InvalidRequestError
 from infer_lab.kernels import _common
 from infer_lab.kernels._common import Target, cdiv, next_power_of_2
 
+BATCH_BOUNDS = (8, 16, 32, 64, 128, 256, 1 << 30)  # a tuned launch is for the batch sizes up to its bound
+
 
 @dataclass(frozen=True, slots=True)
 class GemmConfig:
@@ -37,7 +39,7 @@ class GemmConfig:
 
 def config_for(target: Target, kernel: str, m: int, n: int, k: int) -> dict[str, Any] | None:
     """The configuration tuned for this weight shape and the next larger batch size, if this device has one."""
-    for bound in (1, 16, 32, 64, 128, 256, 1 << 30):
+    for bound in BATCH_BOUNDS:
         if m <= bound and (found := _common.tuned(target, kernel, f"n{n}-k{k}-m{bound}")) is not None:
             return found
     return None
