@@ -64,8 +64,8 @@ def step(scheduler: Scheduler) -> float:
     return time.thread_time() - received + planned - start
 
 
-def decode_steps(sizes: Sizes, queued: int) -> list[float]:
-    """CPU seconds of steps in which every running request decodes, with so many more waiting."""
+def decoding(sizes: Sizes, queued: int) -> Scheduler:
+    """A scheduler in which every running request decodes, with so many more waiting."""
     r = random.Random(0)
     config = SchedulerConfig(num_blocks=sizes.blocks + 1, max_num_batched_tokens=8192, max_num_seqs=sizes.running, max_model_len=16_384)
     scheduler = Scheduler(config)
@@ -75,8 +75,19 @@ def decode_steps(sizes: Sizes, queued: int) -> list[float]:
         scheduler.add(Request(f"queued{i}", [r.randrange(32_000) for _ in range(100)], 100, tenant=f"tenant{i % 100}"))
     while scheduler.num_running < sizes.running or any(request.num_output_tokens < 2 for request in scheduler.running):
         step(scheduler)
+    return scheduler
+
+
+def decode_steps(sizes: Sizes, in_a_row: int = 100) -> tuple[list[float], list[float]]:
+    """CPU seconds of decode steps without and with a queue, by turns, so that a change of the machine's speed meets both."""
+    without, with_queue = decoding(sizes, 0), decoding(sizes, sizes.queued)
     gc.collect()
-    return [step(scheduler) for _ in range(sizes.steps)]
+    alone: list[float] = []
+    crowded: list[float] = []
+    while len(alone) < sizes.steps:
+        alone += [step(without) for _ in range(in_a_row)]
+        crowded += [step(with_queue) for _ in range(in_a_row)]
+    return alone, crowded
 
 
 def hash_prompt(sizes: Sizes, repeats: int = 20) -> list[float]:
@@ -140,10 +151,8 @@ def main(argv: list[str] | None = None) -> int:
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    say(f"steps with {sizes.running} running requests and {sizes.blocks} blocks …")
-    alone = [1e3 * s for s in decode_steps(sizes, 0)]
-    say(f"the same with {sizes.queued} queued …")
-    crowded = [1e3 * s for s in decode_steps(sizes, sizes.queued)]
+    say(f"steps with {sizes.running} running requests and {sizes.blocks} blocks, with and without {sizes.queued} queued …")
+    alone, crowded = ([1e3 * seconds for seconds in samples] for samples in decode_steps(sizes))
     say(f"hashing {sizes.prompt} tokens …")
     hashing = [1e3 * s for s in hash_prompt(sizes)]
     say(f"{sizes.short_requests} short requests …")
