@@ -58,6 +58,103 @@ def _merge_splits(
         tl.store(lse_ptr + lse_offset, lse, mask=out_mask)
 
 
+@triton.jit
+def _unpack(words, FP8: tl.constexpr, PTX: tl.constexpr):
+    """The even and the odd elements of 16-bit words that hold two 8-bit values, as float16; FP8 values come 256 times too small.
+
+    By bits, so that the words reach the matrix unit the way float16 does: the four exponent bits of e4m3 go below the five of float16
+    (the biases differ by 8), and an integer becomes the low bits of 1024 + n. In PTX two words at a time, elsewhere one.
+    """
+    if PTX and FP8:
+        return tl.inline_asm_elementwise(
+            "{.reg .b32 a, b; shl.b32 a, $2, 7; shl.b32 b, $2, 8; and.b32 a, a, 0x3f803f80; lop3.b32 $0, b, 0x80008000, a, 0xea;"
+            " shr.b32 a, $2, 1; and.b32 a, a, 0x3f803f80; lop3.b32 $1, $2, 0x80008000, a, 0xea;}",
+            "=r,=r,r", [words], dtype=(tl.float16, tl.float16), is_pure=True, pack=2,
+        )  # fmt: skip
+    if PTX:
+        return tl.inline_asm_elementwise(
+            "{.reg .b32 a, b, c; mov.b32 c, 0x64806480; lop3.b32 a, $2, 0x00ff00ff, 0x64806480, 0x6a; shr.b32 b, $2, 8;"
+            " lop3.b32 b, b, 0x00ff00ff, 0x64806480, 0x6a; sub.f16x2 $0, a, c; sub.f16x2 $1, b, c;}",
+            "=r,=r,r", [words], dtype=(tl.float16, tl.float16), is_pure=True, pack=2,
+        )  # fmt: skip
+    w = words.to(tl.uint16, bitcast=True)
+    if FP8:
+        even = ((w & 0x7F) << 7) | ((w & 0x80) << 8)
+        odd = ((w >> 1) & 0x3F80) | (w & 0x8000)
+        return even.to(tl.float16, bitcast=True), odd.to(tl.float16, bitcast=True)
+    even = ((w & 0xFF) ^ 0x80) | 0x6400
+    odd = ((w >> 8) ^ 0x80) | 0x6400
+    return even.to(tl.float16, bitcast=True) - 1152.0, odd.to(tl.float16, bitcast=True) - 1152.0
+
+
+@triton.jit
+def _attend(
+    acc, acc_odd, m, den, q, q_odd, k_ptr, v_ptr, k_scale, v_scale, table, lo, hi, position, scale_log2,
+    stride_kb, stride_ks, stride_vb, stride_vs, stride_sb, stride_ss,
+    WIDTH: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_SIZE: tl.constexpr, SAME_STRIDES: tl.constexpr, WINDOW: tl.constexpr,
+    QUANTIZED: tl.constexpr, FP8: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr, PTX: tl.constexpr,
+):  # fmt: skip
+    """Walk keys [lo, hi). Without MASKED the range is whole tiles and every row sees every key. WIDTH: elements or words of a row."""
+    e = tl.arange(0, WIDTH)
+    for n in tl.range(lo, hi, BLOCK_N):
+        offs_n = n + tl.arange(0, BLOCK_N)
+        exists = offs_n < hi
+        if BLOCK_SIZE % BLOCK_N == 0:  # the tile lies in one page: one look-up
+            page = tl.load(table + n // BLOCK_SIZE).to(tl.int64)
+        elif MASKED:
+            page = tl.load(table + offs_n // BLOCK_SIZE, mask=exists, other=0).to(tl.int64)
+        else:
+            page = tl.load(table + offs_n // BLOCK_SIZE).to(tl.int64)
+        slot = offs_n % BLOCK_SIZE
+        k_row = page * stride_kb + slot * stride_ks
+        v_row = k_row
+        if not SAME_STRIDES:
+            v_row = page * stride_vb + slot * stride_vs
+        if MASKED:
+            k = tl.load(k_ptr + k_row[:, None] + e[None, :], mask=exists[:, None], other=0)
+            v = tl.load(v_ptr + v_row[:, None] + e[None, :], mask=exists[:, None], other=0)
+        else:
+            k = tl.load(k_ptr + k_row[:, None] + e[None, :])
+            v = tl.load(v_ptr + v_row[:, None] + e[None, :])
+        if QUANTIZED:
+            s_row = page * stride_sb + slot * stride_ss
+            if MASKED:
+                ks = tl.load(k_scale + s_row, mask=exists, other=0.0)
+                vs = tl.load(v_scale + s_row, mask=exists, other=0.0)
+            else:
+                ks = tl.load(k_scale + s_row)
+                vs = tl.load(v_scale + s_row)
+            k_even, k_odd = _unpack(tl.trans(k), FP8, PTX)
+            s = tl.dot(q, k_even)
+            s = tl.dot(q_odd, k_odd, s) * (ks * scale_log2)[None, :]
+        else:
+            s = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale_log2
+        if MASKED:
+            seen = exists[None, :] & (offs_n[None, :] <= position[:, None])
+            if WINDOW > 0:
+                seen &= offs_n[None, :] > position[:, None] - WINDOW
+            s = tl.where(seen, s, float("-inf"))
+        m_new = tl.maximum(m, tl.max(s, 1))
+        base = m_new
+        if MASKED:
+            base = tl.where(m_new == float("-inf"), 0.0, m_new)  # nothing seen yet: exp2(-inf - 0) is 0, not NaN
+        p = tl.exp2(s - base[:, None])
+        alpha = tl.exp2(m - base)
+        den = den * alpha + tl.sum(p, 1)
+        acc = acc * alpha[:, None]
+        if QUANTIZED:
+            # scales relative to the tile's largest keep p in the range of float16
+            top = tl.max(vs, 0)
+            p = (p * (vs / tl.where(top > 0.0, top, 1.0))[None, :]).to(tl.float16)
+            v_even, v_odd = _unpack(v, FP8, PTX)
+            acc += tl.dot(p, v_even) * top
+            acc_odd = acc_odd * alpha[:, None] + tl.dot(p, v_odd) * top
+        else:
+            acc = tl.dot(p.to(q.dtype), v, acc, input_precision=PRECISION)
+        m = m_new
+    return acc, acc_odd, m, den
+
+
 @triton.jit(do_not_specialize=["splits", "min_split_blocks", "max_query_len"])
 def _decode_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, k_scale, v_scale, block_table, cu_seqlens_q, seq_lens, part, part_lse, arrived,
@@ -66,7 +163,8 @@ def _decode_kernel(
     stride_sb, stride_ss, stride_sh, stride_ot, stride_oh, stride_lt, stride_lh, stride_table,
     KV_HEADS: tl.constexpr, GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, ROWS: tl.constexpr, TILE_ROWS: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_SIZE: tl.constexpr, NUM_SPLITS: tl.constexpr, CHUNK: tl.constexpr, WINDOW: tl.constexpr,
-    QUANTIZED: tl.constexpr, WRITE_LSE: tl.constexpr, PRECISION: tl.constexpr,
+    QUANTIZED: tl.constexpr, FP8: tl.constexpr, SAME_STRIDES: tl.constexpr, WRITE_LSE: tl.constexpr, PRECISION: tl.constexpr,
+    PTX: tl.constexpr,
 ):  # fmt: skip
     """One program is one KV head of one request and one range of its keys.
 
@@ -99,52 +197,44 @@ def _decode_kernel(
     valid = token < q_len
     position = tl.where(valid, kv_len - q_len + token, -1)
     q_row = (q_start + token).to(tl.int64)
-    q = tl.load(q_ptr + (q_row * stride_qt + head * stride_qh)[:, None] + d[None, :], mask=valid[:, None], other=0.0)
-    if QUANTIZED and q.dtype == tl.bfloat16:
-        q = q.to(tl.float16)  # FP8 and INT8 convert to float16 exactly and in one instruction
+    q_at = q_ptr + (q_row * stride_qt + head * stride_qh)[:, None]
     k_ptr += kv_head.to(tl.int64) * stride_kh
     v_ptr += kv_head.to(tl.int64) * stride_vh
-    if QUANTIZED:
+    table = block_table + request.to(tl.int64) * stride_table
+    WIDTH: tl.constexpr = HEAD_DIM // 2 if QUANTIZED else HEAD_DIM
+    e = tl.arange(0, WIDTH)
+    if QUANTIZED:  # words of two elements: the even and the odd ones are multiplied apart
+        q = tl.load(q_at + 2 * e[None, :], mask=valid[:, None], other=0.0).to(tl.float16)
+        q_odd = tl.load(q_at + 2 * e[None, :] + 1, mask=valid[:, None], other=0.0).to(tl.float16)
         k_scale += kv_head * stride_sh
         v_scale += kv_head * stride_sh
-    table = block_table + request.to(tl.int64) * stride_table
-
-    acc = tl.zeros([TILE_ROWS, HEAD_DIM], tl.float32)
+        if FP8:
+            scale_log2 *= 256.0
+    else:
+        q = tl.load(q_at + e[None, :], mask=valid[:, None], other=0.0)
+        q_odd = q
+    acc = tl.zeros([TILE_ROWS, WIDTH], tl.float32)
+    acc_odd = acc
     m = tl.full([TILE_ROWS], float("-inf"), tl.float32)
     den = tl.zeros([TILE_ROWS], tl.float32)
-    for n in tl.range(lo, hi, BLOCK_N):
-        offs_n = n + tl.arange(0, BLOCK_N)
-        exists = offs_n < hi
-        if BLOCK_SIZE % BLOCK_N == 0:  # the tile lies in one page: one look-up
-            page = tl.load(table + n // BLOCK_SIZE).to(tl.int64)
-        else:
-            page = tl.load(table + offs_n // BLOCK_SIZE, mask=exists, other=0).to(tl.int64)
-        slot = offs_n % BLOCK_SIZE
-        k = tl.load(k_ptr + (page * stride_kb + slot * stride_ks)[None, :] + d[:, None], mask=exists[None, :], other=0.0)
-        v = tl.load(v_ptr + (page * stride_vb + slot * stride_vs)[:, None] + d[None, :], mask=exists[:, None], other=0.0)
-        s = tl.dot(q, k.to(q.dtype), input_precision=PRECISION) * scale_log2
-        if QUANTIZED:
-            s *= tl.load(k_scale + page * stride_sb + slot * stride_ss, mask=exists, other=0.0)[None, :]
-        seen = exists[None, :] & (offs_n[None, :] <= position[:, None])
-        if WINDOW > 0:
-            seen &= offs_n[None, :] > position[:, None] - WINDOW
-        s = tl.where(seen, s, float("-inf"))
-        m_new = tl.maximum(m, tl.max(s, 1))
-        base = tl.where(m_new == float("-inf"), 0.0, m_new)  # nothing seen yet: exp2(-inf - 0) is 0, not NaN
-        p = tl.exp2(s - base[:, None])
-        alpha = tl.exp2(m - base)
-        den = den * alpha + tl.sum(p, 1)
-        acc = acc * alpha[:, None]
-        if QUANTIZED:
-            # scales relative to the tile's largest keep p in the range of float16
-            vs = tl.load(v_scale + page * stride_sb + slot * stride_ss, mask=exists, other=0.0)
-            top = tl.max(vs, 0)
-            p *= (vs / tl.where(top > 0.0, top, 1.0))[None, :]
-            acc += tl.dot(p.to(q.dtype), v.to(q.dtype), input_precision=PRECISION) * top
-        else:
-            acc = tl.dot(p.to(q.dtype), v, acc, input_precision=PRECISION)
-        m = m_new
+    plain = lo  # keys before this are seen by every row, and tiles up to it are whole
+    if WINDOW == 0:
+        plain = tl.maximum(lo, tl.minimum(hi, kv_len - q_len + 1) // BLOCK_N * BLOCK_N)
+    acc, acc_odd, m, den = _attend(
+        acc, acc_odd, m, den, q, q_odd, k_ptr, v_ptr, k_scale, v_scale, table, lo, plain, position, scale_log2,
+        stride_kb, stride_ks, stride_vb, stride_vs, stride_sb, stride_ss,
+        WIDTH, BLOCK_N, BLOCK_SIZE, SAME_STRIDES, WINDOW, QUANTIZED, FP8, False, PRECISION, PTX,
+    )  # fmt: skip
+    acc, acc_odd, m, den = _attend(
+        acc, acc_odd, m, den, q, q_odd, k_ptr, v_ptr, k_scale, v_scale, table, plain, hi, position, scale_log2,
+        stride_kb, stride_ks, stride_vb, stride_vs, stride_sb, stride_ss,
+        WIDTH, BLOCK_N, BLOCK_SIZE, SAME_STRIDES, WINDOW, QUANTIZED, FP8, True, PRECISION, PTX,
+    )  # fmt: skip
 
+    if QUANTIZED:
+        acc = tl.reshape(tl.join(acc, acc_odd), [TILE_ROWS, HEAD_DIM])
+        if FP8:
+            acc *= 256.0
     acc = acc / tl.where(den == 0.0, 1.0, den)[:, None]
     lse2 = tl.where(den == 0.0, float("-inf"), m + tl.log2(tl.where(den == 0.0, 1.0, den)))
     if used == 1:
@@ -224,6 +314,13 @@ class DecodeWorkspace:
         )
 
 
+def _words(cache: torch.Tensor) -> torch.Tensor:
+    """An 8-bit cache as 16-bit words of two elements."""
+    if any(s % 2 for s in cache.stride()[:3]) or cache.storage_offset() % 2:
+        raise UserError(f"an 8-bit cache is read in pairs: its strides must be even, got {tuple(cache.stride())}")
+    return cache.view(torch.int16)
+
+
 def paged_decode(
     q: torch.Tensor,
     k_cache: torch.Tensor,
@@ -277,6 +374,7 @@ def paged_decode(
     requests = seq_lens.numel()
     if tokens == 0 or requests == 0:
         return out
+    k, v = (_words(k_cache), _words(v_cache)) if quantized else (k_cache, v_cache)
     c = config or decode_config(target, head_dim, k_cache.element_size(), rows)
     if splits is not None and not 1 <= splits <= MAX_SPLITS:
         raise UserError(f"splits must lie in 1 to {MAX_SPLITS}, got {splits}")
@@ -289,14 +387,15 @@ def paged_decode(
             raise UserError(f"the decode workspace holds {workspace.part_lse.numel()} rows, this batch needs {need}")
     launch(
         _decode_kernel, (kv_heads, splits, requests),
-        q, k_cache, v_cache, out, lse, k_scale, v_scale, block_table, cu_seqlens_q, seq_lens,
+        q, k, v, out, lse, k_scale, v_scale, block_table, cu_seqlens_q, seq_lens,
         workspace.part if workspace else None, workspace.part_lse if workspace else None, workspace.arrived if workspace else None,
         (scale if scale is not None else head_dim**-0.5) * LOG2_E, max_query_len, splits, max(1, c.min_split // c.block_n),
-        q.stride(0), q.stride(1), *k_cache.stride()[:3], *v_cache.stride()[:3], sb, ss, sh,
+        q.stride(0), q.stride(1), *k.stride()[:3], *v.stride()[:3], sb, ss, sh,
         out.stride(0), out.stride(1), *(lse.stride() if lse is not None else (0, 0)), block_table.stride(0),
         KV_HEADS=kv_heads, GROUP=group, HEAD_DIM=head_dim, ROWS=rows, TILE_ROWS=max(rows, 16), BLOCK_N=c.block_n,
         BLOCK_SIZE=block_size, NUM_SPLITS=1 if splits == 1 else MAX_SPLITS, CHUNK=max(1, 64 // rows), WINDOW=window,
-        QUANTIZED=quantized, WRITE_LSE=lse is not None, PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
+        QUANTIZED=quantized, FP8=k_cache.dtype == _common.FP8, SAME_STRIDES=k.stride() == v.stride(), WRITE_LSE=lse is not None,
+        PRECISION="ieee" if q.dtype == torch.float32 else "tf32", PTX=not target.interpreted,
         num_warps=c.num_warps, num_stages=c.num_stages,
     )  # fmt: skip
     return out
