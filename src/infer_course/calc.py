@@ -103,7 +103,15 @@ def evaluate(text: str, source: Graph | Path | None = None) -> Evaluated:
     except (UserError, ValueError, OverflowError, ArithmeticError) as error:
         raise CalcError(str(error)) from None
     steps = tuple(Step(call.name, call.symbols, call.numbers, call.result, call.depth) for call in calls)
+    if isinstance(tree, ast.Call):
+        steps = _outermost_first(steps)
     return Evaluated(tail.head, shown, result, _pretty(tail.head), walk.with_numbers(), steps, tuple(walk.measured))
+
+
+def _outermost_first(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The last call of the expression and what it called, then the calls that made its arguments, which were evaluated before it."""
+    start = max((index for index, step in enumerate(steps) if step.depth == 0), default=0)
+    return (*steps[start:], *steps[:start])
 
 
 def _parse(expr: str, offset: int) -> ast.expr:

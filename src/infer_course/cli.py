@@ -19,6 +19,7 @@ from infer_course import terminal
 from infer_course.graph import Graph, load
 from infer_course.loader import find_root
 from infer_course.schema import json_schema
+from infer_course.shown import count
 from infer_lab.errors import UserError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Check, count and show the course.")
@@ -63,8 +64,9 @@ def check(
                 f"[bold]{escape(problem.file)}:{problem.line}[/bold] [{colour}]{problem.severity}[/{colour}] {escape(problem.message)}"
             )
             console.print(f"    fix: {escape(problem.fix)} [dim]({problem.rule})[/dim]")
-        counted = f"{len(graph.lessons)} lessons, {len(graph.cards)} cards, {len(graph.labs)} labs, {len(graph.measurements)} records"
-        console.print(f"{counted}: {errors} errors, {warnings} warnings.")
+        groups = (("lesson", graph.lessons), ("card", graph.cards), ("lab", graph.labs), ("record", graph.measurements))
+        counted = ", ".join(count(len(group), name) for name, group in groups)
+        console.print(f"{counted}: {count(errors, 'error')}, {count(warnings, 'warning')}.")
     if errors or (strict and warnings):
         raise typer.Exit(2)
 

@@ -7,10 +7,11 @@ front matter is composed to nodes first (keys keep their marks) and notebooks ar
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -82,8 +83,8 @@ def split_sections(text: Text, level: int = 2) -> tuple[Section, ...]:
     """Cuts `text` at its headings of exactly `level`; headings inside code do not count."""
     scanned = scan(text.body)
     marks = [heading for heading in scanned.headings if heading.level == level]
-    ends = [heading.line for heading in marks[1:]] + [len(scanned.lines)]
-    return tuple(Section(mark.title, text.line(mark.line), _cut(text, mark.line + 1, end)) for mark, end in zip(marks, ends, strict=True))
+    ends = [*(heading.line for heading in marks[1:]), len(scanned.lines)]
+    return tuple(Section(mark.title, text.line(mark.line), _cut(text, mark.line + 1, end)) for mark, end in zip(marks, ends, strict=False))
 
 
 def _cut(text: Text, start: int, end: int) -> Text:
@@ -112,21 +113,41 @@ def read_markdown(root: Path, path: Path) -> Document:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark that readers do not see
     except UnicodeDecodeError as error:
         raise DocumentError(f"the file is not UTF-8 (byte {error.start}).", 1, "save it as UTF-8") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """Days stay text, so that one that does not exist is reported at its own field and not as broken YAML."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _mend(what: str) -> str:
+    """What to do about a complaint of the YAML parser."""
+    if "\\t" in what:
+        return "indent with spaces, not with tabs"
+    if "special characters" in what:
+        return "delete the control character"
+    if "expected ',' or" in what:
+        return "close the bracket that was opened on this line or before it"
+    return "quote a value that holds a colon, `#` or quotes"
 
 
 def read_yaml(text: str, first_line: int = 1) -> tuple[dict[str, Any], dict[str, int]]:
     """A YAML mapping and the line of each of its entries by dotted path."""
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        value = yaml.safe_load(text)
+        node = yaml.compose(text, Loader=_Loader)
+        value = yaml.load(text, Loader=_Loader)  # a SafeLoader with fewer kinds
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        what = getattr(error, "problem", None) or str(error)
-        line = first_line + (mark.line if mark else 0)
-        raise DocumentError(f"the front matter is not YAML: {what}.", line, "quote a value that holds a colon, `#` or quotes") from None
+        mark, at = getattr(error, "problem_mark", None), getattr(error, "position", 0)
+        what = " ".join((getattr(error, "problem", None) or str(error)).partition('in "<')[0].split())
+        line = first_line + (mark.line if mark else text[: at if isinstance(at, int) else 0].count("\n"))
+        raise DocumentError(f"the front matter is not YAML: {what}.", line, _mend(what)) from None
     if not isinstance(node, yaml.MappingNode) or not isinstance(value, dict):
         raise DocumentError(
             "the front matter is not a list of `field: value` lines.", first_line, "write one field a line, e.g. `id: my-slug`"

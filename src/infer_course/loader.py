@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from infer_course.errors import NotACheckoutError
 from infer_course.frontmatter import Document, DocumentError, Text, read_markdown, read_notebook, read_yaml
 from infer_course.nodes import Card, Lab, Lesson, Measurement, Page, SetOfCards
 from infer_course.problems import Problem, Rule, did_you_mean
-from infer_course.schema import PROVENANCE
+from infer_course.schema import PROVENANCE, SLUG
 
 _RENDERED = {
     "lesson": {"cards", "labs", "measurements", "lessons", "follow_ups"},
@@ -21,6 +22,7 @@ _RENDERED = {
     "lab": {"cards", "labs"},
     "set": {"lessons", "labs"},
 }
+_FORMS = {"url": "be a whole address that begins with https:// or http://", "id": "be lower-case words joined by hyphens"}
 _WRITTEN_BY = "delete it: only one side of an edge is written (a card names its lessons and labs, a lab its lessons); the other is rendered"
 
 
@@ -129,7 +131,9 @@ def _add(out: Loaded, root: Path, path: Path, kind: str, model: type[BaseModel],
 
 def _place(out: Loaded, node: Any, path: Path, kind: str, id_line: int, part_line: int) -> None:
     if path.stem != node.id:
-        fix = f"rename the file to {node.id}{path.suffix}, or set `id: {path.stem}` if nobody has used the id yet"
+        fix = f"rename the file to {node.id}{path.suffix}"
+        if re.fullmatch(SLUG, path.stem):
+            fix += f", or set `id: {path.stem}` if nobody has used the id yet"
         out.error(node.path, id_line, f"the {kind}'s id is `{node.id}` but its file is called `{path.name}`.", fix, "id-is-file-name")
     folder = path.parent.name
     if folder.startswith("part") and folder != f"part{node.part}":
@@ -149,8 +153,13 @@ def _explain(kind: str, found: Any, model: type[BaseModel]) -> tuple[str, str]:
         case "extra_forbidden":
             return f"{kind}: no field is called `{name}`.{did_you_mean(last, model.model_fields)}", "rename or delete it"
         case _:
-            shown = repr(found.get("input"))
-            return f"{kind}: `{name}` cannot be {shown[:60]}: {found['msg']}.", f"correct `{name}`"
+            shown = repr(found.get("input"))[:60]
+            if found["type"].startswith("date"):
+                return f"{kind}: `{name}` cannot be {shown}: it is no day.", "write year, month and day, such as 2026-11-29"
+            if found["type"] == "string_pattern_mismatch":
+                form = _FORMS.get(last, f"match {found['ctx']['pattern']}")
+                return f"{kind}: `{name}` cannot be {shown}: it must {form}.", f"correct `{name}`"
+            return f"{kind}: `{name}` cannot be {shown}: {found['msg']}.", f"correct `{name}`"
 
 
 def _causes(error: ValidationError) -> list[Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from infer_course.errors import MeasureError
 from infer_course.graph import Graph
 from infer_course.nodes import Measurement
-from infer_course.problems import did_you_mean
+from infer_course.problems import a_few, did_you_mean
 from infer_course.shown import render, split_tail
 from infer_lab.errors import UserError
 from infer_lab.units import Quantity
@@ -61,12 +61,12 @@ def lookup(graph: Graph, ref: str) -> Measured:
     """The value `name` of the record, for `ref` = `<device>/<record>:<name>`; MeasureError says what exists instead."""
     record_id, colon, name = (part.strip() for part in ref.partition(":"))
     if not colon or not name:
-        values = ", ".join(graph.measurements[record_id].values) if record_id in graph.measurements else ""
+        values = a_few(graph.measurements[record_id].values) if record_id in graph.measurements else ""
         known = f"; `{record_id}` has {values}" if values else ""
         raise MeasureError(f"`{ref}` must be `<device>/<record>:<value>`{known}")
     record = find_record(graph, record_id)
     if name not in record.values:
-        known = ", ".join(record.values) or "no values"
+        known = a_few(record.values) or "no values"
         raise MeasureError(f"the record `{record_id}` has no value `{name}`; it has {known}.{did_you_mean(name, record.values)}")
     value = record.values[name]
 
@@ -112,7 +112,7 @@ def evaluate(text: str, graph: Graph) -> Measured:
 def find_record(graph: Graph, record_id: str) -> Measurement:
     """The record of that id; MeasureError names the nearest."""
     if record_id not in graph.measurements:
-        known = ", ".join(graph.measurements) or "none yet"
+        known = a_few(graph.measurements) or "none yet"
         raise MeasureError(f"no record is called `{record_id}`; records are {known}.{did_you_mean(record_id, graph.measurements)}")
     return graph.measurements[record_id]
 

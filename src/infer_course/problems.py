@@ -43,6 +43,18 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def sentence(text: str) -> str:
+    """`text` with a full stop, unless it ends a sentence already."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def a_few(names: Iterable[str], most: int = 8) -> str:
+    """The first names of a list, and how many there are beside them."""
+    listed = list(names)
+    rest = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
 def in_reading_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Without repeats, errors first, then by file and line."""
     return tuple(sorted(dict.fromkeys(problems), key=lambda p: (p.severity != "error", p.file, p.line, p.rule, p.message)))

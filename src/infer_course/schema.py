@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.json_schema import models_json_schema
 
-Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=64, description="lower-case words joined by hyphens")]
+SLUG = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+Slug = Annotated[str, Field(pattern=SLUG, max_length=64, description="lower-case words joined by hyphens")]
 RecordId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*$", description="<device>/<name>")]
 Line = Annotated[str, Field(min_length=1)]
 PartNumber = Annotated[int, Field(ge=0, le=8)]

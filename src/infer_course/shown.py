@@ -50,6 +50,11 @@ def render(value: Quantity, spec: str) -> str:
     return value.format(spec)
 
 
+def count(number: int, name: str) -> str:
+    """`1 lesson`, `3 lessons`."""
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
+
+
 def _example(value: Quantity) -> str:
     for unit in ("GiB", "ms", "TFLOP", "GB/s", "TFLOP/s", "FLOP/B", "tok/s"):
         try:

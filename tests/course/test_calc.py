@@ -215,6 +215,16 @@ def test_formulas_inside_formulas_are_listed_below_them() -> None:
     assert [(step.name, step.depth) for step in steps[:2]] == [("kv_budget", 0), ("weight_bytes", 1)]
 
 
+def test_the_formula_of_the_whole_comes_before_those_of_its_arguments() -> None:
+    batch = "max_concurrency(h100_80gb, llama_3_8b, tokens=4096, util=0.92, driver=1)"
+    found = evaluate(f"decode_throughput_ceiling(h100_80gb, llama_3_8b, batch={batch}, context=4096) | tok/s ,.0f")
+    outer = [step.name for step in found.steps if step.depth == 0]
+    assert outer == ["decode_throughput_ceiling", "max_concurrency"]
+    assert found.steps[0].name == "decode_throughput_ceiling"
+    halves = evaluate("kv_bytes_per_token(llama_2_7b) / kv_bytes_per_token(qwen2_5_7b) | x .1f")
+    assert [str(step.result) for step in halves.steps] == ["524,288 B/tok", "57,344 B/tok"]
+
+
 def test_measured_values_enter_with_their_unit_and_provenance(tree: Tree) -> None:
     graph = load(tree.root)
     found = evaluate('measured("h200/kv-cache-by-hand:cached") / kv_bytes_per_token(llama_3_8b) | x .2f', graph)

@@ -99,6 +99,13 @@ CASES = [
     # front matter
     Case("no front matter", edit(CARD, "---\nid", "id"), CARD, 1, "unreadable", "front matter", "---"),
     Case("front matter left open", edit(CARD, "---\n\n## Direct", "\n## Direct"), CARD, 1, "unreadable", "not closed", "`---`"),
+    Case("a tab in the front matter", edit(CARD, "minutes: 3", "minutes:\n\t- 3"), CARD, "- 3", "unreadable", "not YAML", "spaces"),
+    Case("a control character in the front matter", edit(CARD, "minutes: 3", "minutes: 3\0"), CARD, "minutes", "unreadable", "not YAML", "delete"),
+    Case("a bracket left open", edit(CARD, "tags: [kv-cache]", "tags: [kv-cache"), CARD, "sources:", "unreadable", "not YAML", "close"),
+    Case("a day that does not exist", edit(CARD, "checked: 2025-06-01", "checked: 2025-13-01"), CARD, "2025-13", "front-matter", "'2025-13-01'",
+         "2026-11-29"),
+    Case("a day in words", edit(CARD, "checked: 2025-06-01", "checked: yesterday"), CARD, "yesterday", "front-matter", "'yesterday'", "2026-11-29"),
+    Case("an address without https", edit(CARD, "https://example.org", "example.org"), CARD, "example.org/paper", "front-matter", "begins with https://", "correct"),
     Case("YAML error", edit(CARD, "minutes: 3", "minutes: a: b"), CARD, "minutes", "unreadable", "not YAML", "quote"),
     Case("field given twice", edit(CARD, "minutes: 3", "minutes: 3\nminutes: 4"), CARD, "minutes: 4", "unreadable", "twice", "one"),
     Case("missing field", edit(CARD, "minutes: 3\n", ""), CARD, 1, "front-matter", "`minutes` is missing", "add `minutes:`"),
@@ -114,6 +121,9 @@ CASES = [
     # ids
     Case("id is not the file name", edit(OTHER, "id: kv-cache-size-calculation", "id: kv-cache-size"), OTHER, 2, "id-is-file-name",
          "kv-cache-size", "rename the file"),
+    Case("file name that is no id", lambda t: t.path(OTHER).rename(t.path("questions/part0/KV_size.md")), "questions/part0/KV_size.md", 2,
+         "id-is-file-name", "KV_size.md", "rename the file to kv-cache-size-calculation.md"),
+    Case("no lesson that exists", edit(OTHER, "lessons: [kv-cache]", "lessons: [kv-cash]"), OTHER, "kv-cash", "unknown-id", "Did you mean", "lesson"),
     Case("part is not the folder", edit(CARD, "part: 0", "part: 1"), CARD, "part: 1", "part-is-folder", "part 1", "part1/"),
     Case("id used twice", second_card_with_same_id, "questions/part1/kv-cache-principle.md", 2, "duplicate-id", "taken by", "of its own"),
     Case("unknown lesson", edit(CARD, "lessons: [kv-cache]", "lessons: [kv-cache, kv-cash]"), CARD, "kv-cash", "unknown-id",
@@ -158,6 +168,8 @@ CASES = [
     Case("Chinese answer in English", edit(CARD, "每个 token 存一份 K 和 V，所以 KV cache 随长度线性增长。", "A token."), CARD, "中文回答", "chinese",
          "no Chinese", "Chinese"),
     Case("too few follow-ups", edit(CARD, "### What does GQA change?\n", ""), CARD, "## Follow-ups", "follow-ups", "2 follow-ups", "3 to 6"),
+    Case("follow-ups without headings", lambda t: t.write(CARD, t.read(CARD).replace("\n### ", "\n")), CARD, "## Follow-ups", "follow-ups",
+         "0 follow-ups", "3 to 6"),
     Case("follow-up without answer", edit(CARD, "Fewer KV heads, the same formula.", ""), CARD, "### What does GQA", "follow-ups", "no answer", "answer"),
     Case("mistake without cost", edit(CARD, " Tempting because both are called heads; it overstates the cache.", ""), CARD, "**Using query",
          "mistakes", "neither", "Pitfall"),
@@ -251,6 +263,25 @@ def _line(tree: Tree, case: Case) -> int:
 def test_every_rule_has_a_case() -> None:
     tested_below = {"section-order", "code"}
     assert set(get_args(Rule)) == {case.rule for case in CASES} | tested_below
+
+
+def test_a_sentence_ends_once(tree: Tree) -> None:
+    tree.edit(CARD, "(llama_3_8b) | KiB` in", "(llama3_8b) | KiB` in")
+    tree.edit(CARD, ":step_time |", ":step_tim |")
+    found = problems(tree)
+    assert len(found) == 2 and all("Did you mean" in p.message and p.message.endswith("?") for p in found)
+
+
+def test_a_wrong_value_of_a_long_record_names_the_nearest_and_not_all(tree: Tree) -> None:
+    tree.write(RECORD, json.dumps(record(values=record()["values"] | {f"time_{n}": {"value": n, "unit": "ms"} for n in range(40)})))
+    tree.edit(CARD, ":step_time |", ":step_tim |")
+    (found,) = problems(tree)
+    assert "Did you mean 'step_time'?" in found.message and len(found.message) < 300
+
+
+def test_a_byte_order_mark_is_no_mistake(tree: Tree) -> None:
+    tree.write(CARD, "\ufeff" + tree.read(CARD))
+    assert problems(tree) == ()
 
 
 def test_sections_out_of_order_are_named_once(tree: Tree) -> None:

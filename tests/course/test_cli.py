@@ -35,7 +35,7 @@ def fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *
 
 def test_a_right_course_passes(tree: Tree) -> None:
     done = run("check", "--root", str(tree.root), "--no-code")
-    assert done.exit_code == 0 and "1 lessons, 2 cards, 1 labs, 1 records: 0 errors" in done.output
+    assert done.exit_code == 0 and "1 lesson, 2 cards, 1 lab, 1 record: 0 errors" in done.output
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def _problem(node: Card | Lesson | Lab, field: str, message: str, fix: str, rule
 def _orphans(graph: Graph) -> Iterator[Problem]:
     written = graph.unreadable | set(graph.lessons)
     for card in graph.cards.values():
-        if not set(card.lessons) & written:
+        if not set(card.lessons) & written and set(card.lessons) <= set(graph.planned):
             message = f"orphan: the card's lessons ({', '.join(card.lessons)}) are not written, so no page leads to it."
             yield _problem(card, "lessons", message, "name at least one written lesson in `lessons`, or write one of these", "orphan")
         if not card.labs and not card.lab_waiver:
@@ -50,7 +50,7 @@ def _orphans(graph: Graph) -> Iterator[Problem]:
             fix = f"write a card with `lessons: [{lesson.id}]`"
             yield _problem(lesson, "id", "orphan: no card belongs to the lesson.", fix, "orphan")
     for lab in graph.labs.values():
-        if not set(lab.lessons) & written:
+        if not set(lab.lessons) & written and set(lab.lessons) <= set(graph.planned):
             message = f"orphan: the lab's lessons ({', '.join(lab.lessons)}) are not written, so no page leads to it."
             yield _problem(lab, "lessons", message, "name at least one written lesson in `lessons`", "orphan")
         if not graph.cards_of_lab(lab.id):

@@ -16,7 +16,7 @@ from infer_course.frontmatter import Text
 from infer_course.graph import Graph, texts_of
 from infer_course.markdown import Fence, roles, scan, words_only
 from infer_course.nodes import Card, Lab, Lesson, Measurement, Page
-from infer_course.problems import Problem, Rule
+from infer_course.problems import Problem, Rule, sentence
 from infer_lab.errors import UserError
 from infer_lab.units import Quantity
 
@@ -86,7 +86,7 @@ def _roles(graph: Graph, node: Written, text: Text) -> Iterator[Problem]:
                 measure.evaluate(role.text, graph)
         except CourseError as error:
             what, rule = ("calculation", "calc") if role.name == "calc" else ("measurement", "measured")
-            yield _error(node, line, f"{what} `{role.text}`: {error}.".replace("..", "."), "correct the expression in backticks", rule)
+            yield _error(node, line, sentence(f"{what} `{role.text}`: {error}"), "correct the expression in backticks", rule)
 
 
 def _directives(graph: Graph, node: Written, text: Text) -> Iterator[Problem]:
@@ -109,9 +109,7 @@ def _directives(graph: Graph, node: Written, text: Text) -> Iterator[Problem]:
             if fence.directive in RECORD_DIRECTIVES and records:
                 yield from _chosen(node, line, fence, graph.measurements[records[0]], graph)
         except CourseError as error:
-            yield _error(
-                node, line, f"`{{{fence.directive}}}`: {error}.".replace("..", "."), "measure it first, or correct the name", "measured"
-            )
+            yield _error(node, line, sentence(f"`{{{fence.directive}}}`: {error}"), "measure it first, or correct the name", "measured")
 
 
 def _chosen(node: Written, line: int, fence: Fence, record: Measurement, graph: Graph) -> Iterator[Problem]:
@@ -154,7 +152,9 @@ def _estimate(graph: Graph, card: Card) -> Iterator[Problem]:
         Quantity(1, card.estimate.unit)
         result = calc.evaluate(f"{card.estimate.expr} | {card.estimate.unit}", graph)
     except UserError as error:
-        yield _error(card, line, f"the estimate cannot be computed: {error}.", "correct `estimate.expr` or `estimate.unit`", "calc")
+        yield _error(
+            card, line, sentence(f"the estimate cannot be computed: {error}"), "correct `estimate.expr` or `estimate.unit`", "calc"
+        )
         return
     if result.quantity.value <= 0:
         fix = "an estimate needs a positive number to be within a tolerance of"
