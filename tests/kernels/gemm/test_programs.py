@@ -1,0 +1,41 @@
+"""The benchmark and tuning programs run here too: scripts that only a GPU runs die unnoticed (CASEBOOK 25). And no default is left open."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"} | {
+        "PYTHONPATH": str(ROOT / "src"),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_benchmark_checks_and_times_every_kernel_in_the_interpreter() -> None:
+    done = run("benchmarks/gemm.py", "--device", "cpu", "--quick")
+    assert done.returncode == 0, done.stderr[-2000:]
+    last = json.loads(done.stdout.strip().splitlines()[-1])
+    assert {name.split("-")[0] for name in last if name.endswith(" us")} == {"w4a16", "w8a16", "skinny", "fp8", "int8", "cublas"}
+    assert last["record"] is None
+
+
+def test_without_a_gpu_both_programs_say_so_and_exit_with_2() -> None:
+    for program in (["benchmarks/gemm.py", "--device", "cuda"], ["benchmarks/tune_gemm.py"]):
+        done = run(*program)
+        assert done.returncode == 2 and "no CUDA device" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_casebook_26_no_product_of_floats_leaves_its_precision_to_the_default() -> None:
+    kernels = ROOT / "src/infer_lab/kernels"
+    for name in ("w4a16", "w8a16", "skinny_gemm", "teaching/tiled_matmul"):
+        dots = re.findall(r"tl\.dot\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", (kernels / f"{name}.py").read_text())
+        assert dots and all('input_precision="ieee"' in dot for dot in dots), name
