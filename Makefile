@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 VENV   ?= .venv
 PORT   ?= 8000
+JOBS   ?= 2
 # The first interpreter that fits. Say PYTHON=python3.12 to choose.
 PYTHON ?= $(shell for p in python3 python3.12 python3.13 python3.11; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(not (3,11) <= sys.version_info[:2] <= (3,13))' 2>/dev/null \
@@ -16,7 +17,7 @@ PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
-	@echo "Options: PORT=8000  PYTHON=python3.12  VENV=.venv  CONSTRAINTS=$(CONSTRAINTS)"
+	@echo "Options: PORT=8000  JOBS=2  PYTHON=python3.12  VENV=.venv  CONSTRAINTS=$(CONSTRAINTS)"
 
 $(PY):
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 found. Install one, or say: make PYTHON=/path/to/python3.12 …"; exit 2; }
@@ -52,12 +53,17 @@ lint: $(VENV)/.dev ## style and types
 browser: $(VENV)/.dev ## find a Chromium for the page tests, or install one
 	@$(PY) -m tests.site.browser
 
+# Kernels run in Triton's interpreter, which is chosen at import: a process of their own. One thread each, two at a time.
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) --dist loadfile
+
 test: lint check browser build ## the whole suite
-	@$(PY) -m pytest
-	@$(PY) -m pytest --nbval --nbval-current-env --nbval-sanitize-with labs/nbval_sanitize.cfg labs
+	@$(PYTEST) tests --ignore=tests/kernels --ignore=tests/gpu
+	@$(PYTEST) tests/kernels
+	@$(PY) -m pytest tests/gpu
+	@OMP_NUM_THREADS=1 $(PY) -m pytest --nbval --nbval-current-env --nbval-sanitize-with labs/nbval_sanitize.cfg labs
 
 test-full: test ## the suite, with the long versions
-	@$(PY) -m pytest -m full
+	@$(PY) -m pytest -m full tests --ignore=tests/kernels --ignore=tests/gpu
 
 fuzz: $(VENV)/.dev ## 20,000 random workloads against the engine core
 	@$(PY) -m tests.core.fuzz --scenarios 20000
