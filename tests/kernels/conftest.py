@@ -14,7 +14,7 @@ from infer_lab.kernels import _common
 
 def pytest_configure(config: pytest.Config) -> None:
     # Triton 3.6's interpreter under numpy 2.3; not ours to mend
-    config.addinivalue_line("filterwarnings", "ignore:overflow encountered in multiply:RuntimeWarning")  # a masked logit, clamped next
+    config.addinivalue_line("filterwarnings", "ignore:overflow encountered:RuntimeWarning")  # a masked logit, clamped next
     config.addinivalue_line("filterwarnings", "ignore:Conversion of an array with ndim > 0 to a scalar:DeprecationWarning")
 
 

@@ -1,9 +1,9 @@
 """Temperature, penalties, top-k, top-p, min-p and the draw itself, without sorting the vocabulary.
 
 Why: sorting 64 rows of 131,072 logits takes many times as long as reading them a few times. All three filters keep "everything with
-at least this score", so it is enough to find one threshold per row. A survey histograms the scores in eighths of a nat; bounds on the
-mass of each bin tell which few bins can hold the threshold; a second, 256 times finer histogram inside them leaves a handful of
-tokens; a bisection of their bit patterns gives the threshold exactly. (Threshold search instead of sorting: FlashInfer, Ye et al. 2025.)
+at least this score", so it is enough to find one threshold per row. A survey histograms the scores in half bits below the best; bounds
+on the mass of each bin tell which few can hold the threshold; a second histogram of 64 bins inside them leaves a handful of tokens;
+a bisection of their bit patterns gives the threshold exactly. (Threshold search instead of sorting: FlashInfer, Ye et al. 2025.)
 
 Order: penalties, temperature, top-k, top-p of what top-k kept, min-p. Equal scores share their fate: top-k keeps every token that is
 equal to the k-th. The draw inverts the cumulative weight in the order of token ids with one uniform number from Philox, keyed by the
@@ -21,11 +21,11 @@ import torch
 
 from infer_lab.errors import UserError
 from infer_lab.kernels import _common
-from infer_lab.kernels._common import Target, cdiv, launch, next_power_of_2
+from infer_lab.kernels._common import LOG2_E, Target, cdiv, launch, next_power_of_2
 from infer_lab.kernels._sampling_kernels import finish_kernel, narrow_kernel, pick_kernel, survey_kernel
 
 GREEDY_BELOW = 1e-5  # a smaller temperature means the best token
-BINS = 256
+BINS = 64  # of a histogram; the cost of one grows with them
 CAPACITY = 256  # scores of the last bracket that a chunk can hand over, at most
 
 
@@ -47,7 +47,7 @@ def sampling_config(target: Target) -> SamplingConfig:
 class SamplingBatch:
     """What each row asks for, on the device, and which passes the batch needs. Made when the batch changes, not every step.
 
-    params float32 `[rows, 8]`: 1 / temperature, top_p, min_p, unused, repetition, frequency and presence penalty, unused.
+    params float32 `[rows, 8]`: log2(e) / temperature, top_p, min_p, unused, repetition, frequency and presence penalty, unused.
     limits int32 `[rows, 2]`: greedy, top_k. seeds int64 `[rows]`.
     """
 
@@ -84,9 +84,9 @@ class SamplingBatch:
             if k < 0 or not 0 < p <= 1 or not 0 <= m <= 1 or r <= 0:
                 raise UserError(f"row {i}: top_k {k} must be ≥ 0, top_p {p} in (0, 1], min_p {m} in [0, 1], repetition penalty {r} > 0")
         greedy = [t < GREEDY_BELOW for t in temperatures]
-        inverse = [1.0 if g else 1.0 / t for g, t in zip(greedy, temperatures, strict=True)]
+        scale = [LOG2_E if g else LOG2_E / t for g, t in zip(greedy, temperatures, strict=True)]
         zero = [0.0] * n
-        columns = torch.tensor([inverse, ps, ms, zero, rep, freq, pres, zero], dtype=torch.float32)
+        columns = torch.tensor([scale, ps, ms, zero, rep, freq, pres, zero], dtype=torch.float32)
         limits = torch.tensor([[int(g), k] for g, k in zip(greedy, ks, strict=True)], dtype=torch.int32).reshape(n, 2)
         draws = [not g for g in greedy]
         return cls(
@@ -112,10 +112,9 @@ class TokenCounts:
 
 @dataclass(frozen=True, slots=True)
 class SamplingWorkspace:
-    """Scratch of the passes, made once. The arrival counters must be zero between calls; the kernels leave them so."""
+    """Scratch of the passes, made once. The counters (arrived, n_found) must be zero between calls; the kernels leave them so."""
 
     floats: torch.Tensor
-    ints: torch.Tensor
     chunk_floats: torch.Tensor
     chunk_ints: torch.Tensor
     chunk_hist: torch.Tensor
@@ -137,14 +136,14 @@ class SamplingWorkspace:
             return torch.zeros(*shape, dtype=torch.int32, device=device)
 
         return cls(
-            floats(rows, 8), ints(rows, 8), floats(3, rows, chunks), ints(2, rows, chunks), ints(rows, chunks, BINS), ints(rows, BINS),
+            floats(rows, 8), floats(3, rows, chunks), ints(2, rows, chunks), ints(rows, chunks, BINS), ints(rows, BINS),
             floats(rows, chunks, capacity(chunks)), ints(rows), config,
         )  # fmt: skip
 
     @property
     def thresholds(self) -> torch.Tensor:
-        """Least score that the last call kept, per row, in units of the scaled logits."""
-        return self.floats[:, 2]
+        """Least logit over temperature that the last call kept, per row."""
+        return self.floats[:, 2] / LOG2_E
 
 
 def capacity(chunks: int) -> int:
@@ -197,14 +196,14 @@ def sample(
     best, sums, mass = w.chunk_floats
     args, n_found = w.chunk_ints
     launch(
-        survey_kernel, grid, *scored, out, w.floats, w.ints, best, args, sums, w.chunk_hist, w.hist, w.arrived, *strides,
+        survey_kernel, grid, *scored, out, w.floats, best, args, sums, w.chunk_hist, w.hist, w.arrived, *strides,
         BINS=BINS, FILTER=any_filter, **meta,
     )  # fmt: skip
     for is_mass in (False, True):
         if batch.any_top_p if is_mass else batch.any_top_k:
-            launch(narrow_kernel, grid, *scored, w.floats, w.ints, sums, w.chunk_hist, w.arrived, *strides, BINS=BINS, MASS=is_mass, **meta)
+            launch(narrow_kernel, grid, *scored, w.floats, sums, w.chunk_hist, w.arrived, *strides, BINS=BINS, MASS=is_mass, **meta)
             launch(
-                finish_kernel, grid, *scored, w.floats, w.ints, sums, mass, n_found, w.found, w.hist, w.arrived, *strides,
+                finish_kernel, grid, *scored, w.floats, sums, mass, n_found, w.found, w.hist, w.arrived, *strides,
                 BINS=BINS, CAPACITY=capacity(chunks), MASS=is_mass, THEN_MASS=batch.any_top_p and not is_mass, **meta,
             )  # fmt: skip
     if batch.any_random:
