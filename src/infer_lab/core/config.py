@@ -28,7 +28,7 @@ class SchedulerConfig:
         what may wait before `QueueFullError`; 0 = no limit.
     Order
       policy: "fcfs", or "priority" (smaller first), where waiting `priority_aging_s` seconds is worth one level.
-      tenant_weights: shares of tenants while several wait; 1 for those not named.
+      tenant_weights: shares of tenants while several wait, each in [1e-6, 1e6]; 1 for those not named.
     Admission and preemption
       admission: what must fit into free blocks before a request is admitted: its first "chunk", its "prompt", or the whole
         "request" with all that it may generate, beside all that the running ones may (then nothing is ever preempted).
@@ -65,18 +65,17 @@ class SchedulerConfig:
             if not ok:
                 raise UserError(message)
 
+        whole = ("num_blocks", "block_size", "max_num_batched_tokens", "max_num_seqs", "max_model_len", "num_host_blocks", "step_records")
+        limits = ("max_num_partial_prefills", "max_waiting_requests", "max_waiting_tokens", "max_waiting_per_tenant")
+        for name in (*whole, *limits, "long_prefill_token_threshold"):
+            require(isinstance(getattr(self, name), int), f"{name} must be a whole number, got {getattr(self, name)!r}")
+        for name in ("watermark", "priority_aging_s"):
+            require(isinstance(getattr(self, name), (int, float)), f"{name} must be a number, got {getattr(self, name)!r}")
         require(self.num_blocks >= 2, f"num_blocks must be at least 2 (block 0 is the null block), got {self.num_blocks}")
         for name in ("block_size", "max_num_batched_tokens", "max_num_seqs", "step_records"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
         require(self.max_model_len >= 2, f"max_model_len must be at least 2 (one token in, one out), got {self.max_model_len}")
-        for name in (
-            "num_host_blocks",
-            "long_prefill_token_threshold",
-            "max_num_partial_prefills",
-            "max_waiting_requests",
-            "max_waiting_tokens",
-            "max_waiting_per_tenant",
-        ):
+        for name in (*limits, "long_prefill_token_threshold", "num_host_blocks"):
             require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
         require(0 <= self.watermark < 1, f"watermark must lie in [0, 1), got {self.watermark}")
         require(
@@ -94,7 +93,7 @@ class SchedulerConfig:
             "long_prefill_token_threshold and max_num_partial_prefills say how prompts are cut; they need enable_chunked_prefill",
         )
         require(self.policy in ("fcfs", "priority"), f"policy must be 'fcfs' or 'priority', got {self.policy!r}")
-        require(self.priority_aging_s > 0, f"priority_aging_s must be positive, got {self.priority_aging_s}")
+        require(self.priority_aging_s >= 1e-3, f"priority_aging_s must be at least 0.001 (inf: no aging), got {self.priority_aging_s}")
         require(
             self.admission in ("chunk", "prompt", "request"),
             f"admission must be 'chunk', 'prompt' or 'request', got {self.admission!r}",
@@ -104,5 +103,7 @@ class SchedulerConfig:
             self.preemption == "recompute" or self.num_host_blocks > 0,
             "preemption by swap needs num_host_blocks > 0",
         )
+        require(isinstance(self.tenant_weights, Mapping), f"tenant_weights must map tenants to numbers, got {self.tenant_weights!r}")
         for tenant, weight in self.tenant_weights.items():
-            require(weight > 0, f"the weight of tenant {tenant!r} must be positive, got {weight}")
+            ok = isinstance(weight, (int, float)) and 1e-6 <= weight <= 1e6
+            require(ok, f"the weight of tenant {tenant!r} must lie in [1e-6, 1e6], got {weight!r}")

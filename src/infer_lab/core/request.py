@@ -13,6 +13,7 @@ Only the scheduler (and the KV manager on its behalf) changes a request; everyon
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -45,10 +46,12 @@ class RequestUpdate(NamedTuple):
 class Request:
     """One sequence to be continued.
 
-    prompt_token_ids: at least one id, all >= 0.
+    What is not of the right kind is refused here, at once: in the queue it would break a step, and with it everybody's requests.
+
+    prompt_token_ids: at least one id, all in [0, 2^63).
     max_tokens: how many tokens to generate at most, >= 1.
     eos_token_ids: the model's end tokens (not looked at with `ignore_eos`); stop_token_ids: the caller's own.
-    priority: smaller is more urgent (as in vLLM); used by the "priority" policy only.
+    priority: a whole number of at most 2^31 either way; smaller is more urgent (as in vLLM); used by the "priority" policy only.
     tenant: whose share of the engine this request is charged to.
     cache_keys: tagged (name, value) pairs, besides the tokens, that change the KV or must not be shared: ("adapter", "fr"), ("salt", "…").
     params: the sampling parameters, handed on to the worker unopened.
@@ -97,18 +100,29 @@ class Request:
         cache_keys: ExtraKeys = (),
         params: object = None,
     ) -> None:
-        if len(prompt_token_ids) == 0:
+        def require(ok: bool, message: str) -> None:
+            if not ok:
+                raise InvalidRequestError(f"request {request_id!r}: {message}")
+
+        require(isinstance(request_id, str), "request_id must be text")
+        require(isinstance(tenant, str), f"tenant must be text, got {tenant!r}")
+        require(isinstance(max_tokens, int) and max_tokens >= 1, f"max_tokens must be a whole number of at least 1, got {max_tokens!r}")
+        require(isinstance(priority, int) and abs(priority) <= 2**31, f"priority must be a whole number within 2^31, got {priority!r}")
+        token_ids = _ids(prompt_token_ids)
+        require(token_ids is not None, "the prompt must be token ids, whole numbers in [0, 2^63)")
+        assert token_ids is not None
+        if not token_ids:
             raise EmptyPromptError(f"request {request_id!r}: the prompt holds no token; give at least one")
-        if not isinstance(max_tokens, int) or max_tokens < 1:
-            raise InvalidRequestError(f"request {request_id!r}: max_tokens must be a whole number of at least 1, got {max_tokens!r}")
-        if min(prompt_token_ids) < 0:
-            raise InvalidRequestError(f"request {request_id!r}: token ids must be >= 0, got {min(prompt_token_ids)}")
+        require(min(token_ids) >= 0, f"token ids must be >= 0, got {min(token_ids)}")
+        stops, ends = _ids(stop_token_ids), _ids(eos_token_ids)
+        require(stops is not None and ends is not None, "stop_token_ids and eos_token_ids must be whole numbers below 2^63")
+        require(_are_keys(cache_keys), f"cache_keys must be pairs of texts such as (('salt', 'x'),), got {cache_keys!r}")
         self.request_id = request_id
-        self.token_ids: list[int] = list(prompt_token_ids)
+        self.token_ids: list[int] = token_ids
         self.num_prompt_tokens = len(self.token_ids)
         self.max_tokens = max_tokens
         self.max_total_tokens = self.num_prompt_tokens + max_tokens  # the scheduler lowers it to the model's context
-        self.stop_token_ids = frozenset(stop_token_ids) | (frozenset() if ignore_eos else frozenset(eos_token_ids))
+        self.stop_token_ids = frozenset(stops or ()) | (frozenset() if ignore_eos else frozenset(ends or ()))
         self.priority = priority
         self.tenant = tenant
         self.cache_keys: ExtraKeys = tuple(cache_keys)
@@ -158,3 +172,18 @@ class Request:
             f"Request({self.request_id!r}, {self.status.value}, computed {self.num_computed_tokens}/{self.num_tokens}"
             f" (prompt {self.num_prompt_tokens}), blocks {len(self.block_ids)})"
         )
+
+
+def _ids(values: Iterable[int]) -> list[int] | None:
+    """Plain ints out of anything that holds whole numbers (numpy's too); None if it holds something else, or one beyond 64 bits."""
+    try:
+        return None if isinstance(values, (str, bytes, bytearray)) else array("q", values).tolist()
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _are_keys(cache_keys: ExtraKeys) -> bool:
+    try:
+        return all(isinstance(name.encode() + value.encode(), bytes) for name, value in cache_keys)
+    except (TypeError, ValueError, AttributeError):  # UnicodeEncodeError is a ValueError
+        return False

@@ -72,6 +72,10 @@ class RooflineCost:
     block_bytes: float = 0.0
     host_bandwidth: float = float("inf")
 
+    def __post_init__(self) -> None:
+        if not min(self.bandwidth, self.peak, self.host_bandwidth) > 0:
+            raise UserError(f"bandwidths and peak must be positive, got {self.bandwidth}, {self.host_bandwidth} and {self.peak}")
+
     def seconds(self, work: StepWork) -> float:
         memory = (self.weight_bytes + self.kv_bytes * work.kv_tokens) / self.bandwidth
         compute = self.flops * work.num_tokens / self.peak
@@ -97,6 +101,8 @@ def fit_linear_cost(samples: Sequence[tuple[StepWork, float]]) -> Fit:
     """Least squares with no negative coefficient: a term that would come out negative is left out and the rest fitted again."""
     if len(samples) < 3:
         raise UserError(f"a cost model has three coefficients; {len(samples)} measured steps are too few to fit it")
+    if bad := [seconds for _, seconds in samples if not 0 <= seconds < float("inf")]:
+        raise UserError(f"a step cannot have taken {bad[0]} s; give measured times in seconds")
     rows = [(1.0, float(work.num_tokens), float(work.kv_tokens)) for work, _ in samples]
     times = [seconds for _, seconds in samples]
     cost = LinearCost(*_non_negative_least_squares(rows, times))

@@ -14,6 +14,7 @@ from infer_lab.core.config import SchedulerConfig
 from infer_lab.core.plan import ScheduledRequest, StepOutput, StepPlan
 from infer_lab.core.request import Request, RequestUpdate
 from infer_lab.core.scheduler import Scheduler
+from infer_lab.errors import UserError
 from infer_lab.sim.cost_model import CostModel, StepWork
 from infer_lab.sim.traffic import Arrival
 
@@ -24,6 +25,10 @@ class Speculation:
 
     num_drafts: int
     acceptance: float
+
+    def __post_init__(self) -> None:
+        if self.num_drafts < 0 or not 0 <= self.acceptance <= 1:
+            raise UserError(f"speculation wants num_drafts >= 0 and acceptance in [0, 1], got {self.num_drafts} and {self.acceptance}")
 
 
 class SimulatedExecutor:

@@ -1,6 +1,6 @@
 """What a simulation (or an engine) did to its users: latencies as distributions, and what of it was good.
 
-Why distributions: means hide what a user feels. Why goodput: an instance that answers everything too late has thoughput and no use.
+Why distributions: means hide what a user feels. Why goodput: an instance that answers everything too late has throughput and no use.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from infer_lab.core.request import Request
+from infer_lab.errors import UserError
 from infer_lab.sim.traffic import Arrival
 
 
 def percentile(values: Iterable[float], percent: float) -> float:
     """Linear between the two nearest ranks, as numpy does by default. NaN for no values."""
+    if not 0 <= percent <= 100:
+        raise UserError(f"a percentile lies in [0, 100], got {percent}")
     ordered = sorted(values)
     if not ordered:
         return math.nan

@@ -19,7 +19,7 @@ from infer_lab.sim.traffic import Arrival
 
 
 class Simulation:
-    """`num_instances` equal engines behind a router. `run` once."""
+    """`num_instances` equal engines behind a router, for one run: what it leaves in the caches would count for a second one."""
 
     def __init__(
         self,
@@ -39,19 +39,26 @@ class Simulation:
         self._alive: dict[str, tuple[Arrival, Request, int]] = {}
         self._results: list[RequestResult] = []
         self._num_rejected = self._num_steps = 0
+        self._ran = False
 
     def run(self, arrivals: Iterable[Arrival], until: float | None = None) -> SimulationResult:
-        """Serve the arrivals (in order of time) and everything that is left; or stop the clock at `until` seconds."""
+        """Serve the arrivals (in order of time) and everything that is left; or stop the clock at `until` seconds.
+
+        A step under way at `until` is cut off: its tokens do not count, its time up to there does."""
+        if self._ran:
+            raise UserError("this simulation has run; make a new one")
+        self._ran = True
         coming = iter(arrivals)
         arrival = next(coming, None)
         number = 0
         while arrival is not None or self._ends:
             next_end = self._ends[0][0] if self._ends else float("inf")
             next_time = min(next_end, arrival.time if arrival is not None else float("inf"))
+            if arrival is not None and not self.now <= arrival.time < float("inf"):
+                raise UserError(f"arrivals must come in order of time: {arrival.time:g} s after {self.now:g} s")
             if until is not None and next_time > until:
+                self.now = max(self.now, until)
                 break
-            if next_time < self.now:
-                raise UserError(f"arrivals must come in order of time: {next_time:g} s after {self.now:g} s")
             self.now = next_time
             if arrival is not None and arrival.time <= next_end:
                 self._arrive(arrival, number)
@@ -59,12 +66,15 @@ class Simulation:
                 arrival = next(coming, None)
             else:
                 self._end_step(heapq.heappop(self._ends)[1])
+        cut_off = [0.0] * len(self.instances)  # of steps under way, the part beyond the end
+        for end, index in self._ends:
+            cut_off[index] = end - self.now
         return SimulationResult(
             requests=self._results,
             num_rejected=self._num_rejected,
             num_unfinished=len(self._alive),
             duration_s=self.now,
-            busy_s=[instance.executor.busy_s for instance in self.instances],
+            busy_s=[instance.executor.busy_s - cut for instance, cut in zip(self.instances, cut_off, strict=True)],
             num_steps=self._num_steps,
         )
 
@@ -84,7 +94,10 @@ class Simulation:
         instance = self.instances[index]
         if instance.can_start:
             self._num_steps += 1
-            heapq.heappush(self._ends, (self.now + instance.start_step(), index))
+            seconds = instance.start_step()
+            if not 0 <= seconds < float("inf"):
+                raise UserError(f"the cost model says that a step takes {seconds} s")
+            heapq.heappush(self._ends, (self.now + seconds, index))
 
     def _end_step(self, index: int) -> None:
         instance = self.instances[index]

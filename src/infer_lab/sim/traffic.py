@@ -11,6 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
+from infer_lab.errors import UserError
+
+
+def _require(ok: bool, message: str) -> None:
+    if not ok:
+        raise UserError(message)
+
 
 class Lengths(NamedTuple):
     prompt: int
@@ -29,6 +36,14 @@ class Arrival:
     tenant: str = ""
     priority: int = 0
 
+    def __post_init__(self) -> None:
+        _require(self.prompt_tokens >= 1, f"an arrival needs a prompt of at least one token, got {self.prompt_tokens}")
+        _require(self.output_tokens >= 1, f"an arrival asks for at least one output token, got {self.output_tokens}")
+        _require(
+            self.prefix >= 0 and 0 <= self.prefix_tokens <= self.prompt_tokens,
+            f"prefix {self.prefix} of {self.prefix_tokens} tokens cannot begin a prompt of {self.prompt_tokens}",
+        )
+
 
 LengthDistribution = Callable[[random.Random], Lengths]
 
@@ -42,11 +57,13 @@ def fixed(prompt: int, output: int) -> LengthDistribution:
 
 def uniform(prompt: tuple[int, int], output: tuple[int, int]) -> LengthDistribution:
     """Both ends included."""
+    _require(prompt[0] <= prompt[1] and output[0] <= output[1], f"uniform lengths go from low to high, got {prompt} and {output}")
     return lambda r: Lengths(r.randint(*prompt), r.randint(*output))
 
 
 def lognormal(prompt_median: float, output_median: float, sigma: float = 0.8, longest: int = 8192) -> LengthDistribution:
     """Medians in tokens; sigma is that of the logarithm. Chat traffic looks like this: many short ones, a long tail."""
+    _require(prompt_median > 0 and output_median > 0, f"medians must be positive, got {prompt_median} and {output_median}")
 
     def draw(median: float, r: random.Random) -> int:
         return max(1, min(longest, round(median * r.lognormvariate(0.0, sigma))))
@@ -57,6 +74,7 @@ def lognormal(prompt_median: float, output_median: float, sigma: float = 0.8, lo
 def empirical(pairs: Sequence[tuple[int, int]]) -> LengthDistribution:
     """Drawn from measured (prompt, output) pairs."""
     pairs = list(pairs)
+    _require(bool(pairs), "empirical lengths need at least one (prompt, output) pair")
     return lambda r: Lengths(*r.choice(pairs))
 
 
@@ -65,6 +83,7 @@ def empirical(pairs: Sequence[tuple[int, int]]) -> LengthDistribution:
 
 def poisson(rate: float, lengths: LengthDistribution, seed: int = 0) -> Iterator[Arrival]:
     """Independent arrivals, `rate` a second on average, without end."""
+    _require(rate > 0, f"rate must be positive, got {rate}")
     r, now = random.Random(seed), 0.0
     while True:
         now += r.expovariate(rate)
@@ -75,6 +94,10 @@ def bursts(
     rate: float, burst_rate: float, lengths: LengthDistribution, *, quiet_s: float, burst_s: float, seed: int = 0
 ) -> Iterator[Arrival]:
     """Poisson at `rate`, switching to `burst_rate` for a while and back; both spells last exponentially long, on average as given."""
+    _require(
+        min(rate, burst_rate, quiet_s, burst_s) > 0,
+        f"rates and spells must be positive, got {rate}, {burst_rate} a second and {quiet_s}, {burst_s} s",
+    )
     r, now, in_burst = random.Random(seed), 0.0, False
     until = r.expovariate(1 / quiet_s)
     while True:
@@ -110,6 +133,7 @@ def until(arrivals: Iterable[Arrival], seconds: float) -> list[Arrival]:
 
 def with_shared_prefixes(arrivals: Iterable[Arrival], num_prefixes: int, prefix_tokens: int, seed: int = 0) -> Iterator[Arrival]:
     """Put one of `num_prefixes` common beginnings (system prompts) before each prompt."""
+    _require(num_prefixes >= 1 and prefix_tokens >= 0, f"got {num_prefixes} prefixes of {prefix_tokens} tokens; at least one is needed")
     r = random.Random(seed)
     for arrival in arrivals:
         yield replace(
@@ -119,6 +143,7 @@ def with_shared_prefixes(arrivals: Iterable[Arrival], num_prefixes: int, prefix_
 
 def with_tenants(arrivals: Iterable[Arrival], shares: dict[str, float], seed: int = 0) -> Iterator[Arrival]:
     """Give each arrival a tenant, drawn by share."""
+    _require(bool(shares) and min(shares.values()) >= 0 and sum(shares.values()) > 0, f"shares must add up to something, got {shares}")
     r, names, weights = random.Random(seed), list(shares), list(shares.values())
     for arrival in arrivals:
         yield replace(arrival, tenant=r.choices(names, weights)[0])
