@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,17 +40,21 @@ class EngineConfig:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.model:
-            raise UserError("model is empty; give a name such as smollm2, or a path")
+        if not isinstance(self.model, str) or not self.model:
+            raise UserError(f"model must be a name such as smollm2, or a path; got {self.model!r}")
         if self.dtype not in DTYPES:
             raise UserError(f"dtype must be one of {', '.join(DTYPES)}; got {self.dtype!r}")
-        if self.device != "auto" and self.device.partition(":")[0] not in ("cpu", "cuda"):
+        if not isinstance(self.device, str) or not re.fullmatch("auto|cpu|cuda(:[0-9]{1,4})?", self.device):
             raise UserError(f"device must be auto, cpu, cuda or cuda:<index>; got {self.device!r}")
         if self.num_kv_blocks is not None and self.kv_cache_memory is not None:
             raise UserError("give num_kv_blocks or kv_cache_memory, not both")
-        for name in ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "kv_cache_memory"):
+        for name in ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "num_kv_blocks", "kv_cache_memory"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"{name} must be at least 1, got {value}")
-        if self.seed is not None and not 0 <= self.seed < 2**63:
-            raise UserError(f"seed must lie in [0, 2**63), got {self.seed}")
+            if value is not None and not (isinstance(value, int) and 1 <= value < 2**63):
+                raise UserError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if not isinstance(self.num_host_kv_blocks, int) or self.num_host_kv_blocks < 0:
+            raise UserError(f"num_host_kv_blocks must be a whole number of at least 0, got {self.num_host_kv_blocks!r}")
+        if not isinstance(self.enable_prefix_caching, bool):
+            raise UserError(f"enable_prefix_caching must be True or False, got {self.enable_prefix_caching!r}")
+        if self.seed is not None and not (isinstance(self.seed, int) and 0 <= self.seed < 2**63):
+            raise UserError(f"seed must be a whole number in [0, 2**63), got {self.seed!r}")

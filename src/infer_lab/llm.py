@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 from infer_lab.core.request import Request
@@ -50,6 +52,8 @@ class LLM:
         self._seeds = random.Random(config.seed)
         self._count = 0
         self._closed = False
+        self._busy = False  # the scheduler is at work
+        self._dropped: list[Request] = []  # streams that were dropped meanwhile (by the garbage collector, anywhere)
 
     # -- what a caller wants ----------------------------------------------------------------------------------------------
 
@@ -63,22 +67,28 @@ class LLM:
 
     def chat(self, messages: Sequence[Message] | Sequence[Sequence[Message]], params: Params = None) -> list[RequestOutput]:
         """Answer a conversation, or each of several: lists of {"role": "system" | "user" | "assistant", "content": text}."""
+        if not isinstance(messages, Sequence) or isinstance(messages, str):
+            raise UserError(f'a conversation is a list of {{"role": "user", "content": "text"}}, got {messages!r}')
         conversations = [messages] if not messages or isinstance(messages[0], Mapping) else messages
         prompts = []
         for conversation in conversations:
             text = self.tokenizer.render_chat(conversation)  # type: ignore[arg-type]
-            prompts.append((text, self.tokenizer.encode(text, add_special_tokens=False)))
+            prompts.append((text, self._encode(text, add_special_tokens=False)))
         return self._run(self._requests(prompts, params))
 
     def stream(self, prompt: Prompt | Sequence[Message], params: SamplingParams | None = None) -> Iterator[StreamUpdate]:
-        """One prompt or conversation, token by token. Leaving the loop early aborts the request."""
-        if not isinstance(prompt, str) and len(prompt) and isinstance(prompt[0], Mapping):
+        """One prompt or conversation, token by token. Several streams may be read in turn: they run together in one batch.
+
+        Leaving the loop early, and dropping or closing what this returns, aborts the request."""
+        if not isinstance(prompt, str) and isinstance(prompt, Sequence) and len(prompt) and isinstance(prompt[0], Mapping):
             text: str | None = self.tokenizer.render_chat(prompt)  # type: ignore[arg-type]
-            ids = self.tokenizer.encode(text, add_special_tokens=False)  # type: ignore[arg-type]
+            ids = self._encode(text, add_special_tokens=False)
         else:
             text, ids = (prompt if isinstance(prompt, str) else None), self._ids(prompt, 0)  # type: ignore[arg-type]
+        if not isinstance(params, SamplingParams | None):
+            raise UserError(f"stream takes one SamplingParams, got {params!r}")
         (pair,) = self._requests([(text, ids)], params)
-        return self._stream(*pair)
+        return _Stream(self, *pair)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -110,14 +120,27 @@ class LLM:
 
     def _ids(self, prompt: Prompt, index: int) -> list[int]:
         if isinstance(prompt, str):
-            ids = self.tokenizer.encode(prompt)
+            ids = self._encode(prompt)
+        elif isinstance(prompt, (bytes, Mapping)) or not hasattr(prompt, "__iter__"):
+            raise InvalidRequestError(f"prompt {index} is neither text nor token ids: {prompt!r}")
         else:
-            ids = list(prompt)
-            bad = next((t for t in ids if not isinstance(t, int) or not 0 <= t < self.model_config.vocab_size), None)
-            if bad is not None:
-                raise InvalidRequestError(f"prompt {index}: {bad!r} is not a token id; the vocabulary has {self.model_config.vocab_size}")
+            ids = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)  # type: ignore[union-attr]  (arrays)
+            for token in ids:
+                if not isinstance(token, Integral) or isinstance(token, bool) or not 0 <= token < self.model_config.vocab_size:
+                    raise InvalidRequestError(
+                        f"prompt {index}: {token!r} is not a token id; the vocabulary has {self.model_config.vocab_size}"
+                    )
         if not ids:
             raise EmptyPromptError(f"prompt {index} holds no token; give some text or at least one token id")
+        return ids
+
+    def _encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        ids = self.tokenizer.encode(text, add_special_tokens)
+        if ids and max(ids) >= self.model_config.vocab_size:
+            raise InvalidRequestError(
+                f"the tokenizer gives token {max(ids)} for this text, and the model has {self.model_config.vocab_size} only;"
+                " its tokenizer is not the one that it was trained with"
+            )
         return ids
 
     def _requests(self, prompts: Sequence[tuple[str | None, list[int]]], params: Params) -> list[tuple[str | None, Request]]:
@@ -125,6 +148,8 @@ class LLM:
             raise UserError("this LLM was closed; make a new one")
         if params is None or isinstance(params, SamplingParams):
             params = [params or SamplingParams()] * len(prompts)
+        if not isinstance(params, Sequence) or not all(isinstance(p, SamplingParams) for p in params):
+            raise UserError(f"sampling parameters are a SamplingParams, or one for each prompt; got {params!r}")
         if len(params) != len(prompts):
             raise UserError(f"{len(prompts)} prompts came with {len(params)} sampling parameters; give one for all, or one for each")
         requests = []
@@ -144,48 +169,56 @@ class LLM:
             requests.append((text, request))
         added: list[Request] = []
         try:
-            for _, request in requests:
-                self.engine.scheduler.add(request)
-                added.append(request)
-        except InvalidRequestError:
+            with self._at_work():
+                for _, request in requests:
+                    added.append(request)
+                    self.engine.scheduler.add(request)
+        except BaseException:
             for request in added:
-                self.engine.scheduler.abort(request.request_id)
+                self._abort(request)
             raise
         return requests
 
     def _run(self, requests: list[tuple[str | None, Request]]) -> list[RequestOutput]:
-        alive = {request.request_id for _, request in requests}
-        while alive:
-            for update in self._step():
-                if update.finish_reason is not None:
-                    alive.discard(update.request_id)
+        try:
+            for _, request in requests:
+                while not request.is_finished:
+                    self._step(request)
+        except BaseException:  # a failed step, or Ctrl-C between two steps
+            for _, request in requests:
+                self._abort(request)
+            raise
         return [self._output(text, request) for text, request in requests]
 
-    def _stream(self, text: str | None, request: Request) -> Iterator[StreamUpdate]:
-        detokenizer = IncrementalDetokenizer(self._tokenizer) if self._tokenizer else None
-        try:
-            while not request.is_finished:
-                for update in self._step():
-                    if update.request_id == request.request_id:
-                        new = detokenizer.add(*update.new_token_ids) if detokenizer else ""
-                        if update.finish_reason is not None:
-                            new += detokenizer.flush() if detokenizer else ""
-                            yield StreamUpdate(new, update.new_token_ids, self._output(text, request))
-                        else:
-                            yield StreamUpdate(new, update.new_token_ids)
-        finally:
-            if not self._closed and not request.is_finished:
-                self.engine.scheduler.abort(request.request_id)
+    def _abort(self, request: Request) -> None:
+        if self._busy:
+            self._dropped.append(request)
+        elif not self._closed and self.engine.scheduler.requests.get(request.request_id) is request:
+            self.engine.scheduler.abort(request.request_id)
 
-    def _step(self) -> list:
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        self._busy = True
         try:
-            return self.engine.step()
-        except BaseException as error:
-            # the step is neither done nor undone (out of memory, Ctrl-C): every living request is lost, the engine is not
-            self.engine.reset(Scheduler(self.engine.scheduler.config))
-            if isinstance(error, Exception):
-                raise EngineError(f"a step failed, and its requests are lost: {error}") from error
-            raise
+            yield
+        finally:
+            self._busy = False
+            while self._dropped:
+                self._abort(self._dropped.pop())
+
+    def _step(self, request: Request) -> None:
+        """One step of the engine, for the sake of a request that is not finished."""
+        if self._closed or self.engine.scheduler.requests.get(request.request_id) is not request:
+            raise EngineError(f"request {request.request_id} was lost: the engine was closed, or a step failed that ran for another call")
+        with self._at_work():
+            try:
+                self.engine.step()
+            except BaseException as error:
+                # the step is neither done nor undone (out of memory, Ctrl-C): every living request is lost, the engine is not
+                self.engine.reset(Scheduler(self.engine.scheduler.config))
+                if isinstance(error, Exception):
+                    raise EngineError(f"a step failed, and its requests are lost: {error}") from error
+                raise
 
     def _output(self, text: str | None, request: Request) -> RequestOutput:
         tokens = tuple(request.output_token_ids)
@@ -211,6 +244,44 @@ class LLM:
         )
 
 
+class _Stream(Iterator[StreamUpdate]):
+    """Why not a generator: one that is dropped before it was started would leave its request in the engine. Tokens are read from the
+    request itself, so those of steps that ran for somebody else are not missed."""
+
+    def __init__(self, llm: LLM, text: str | None, request: Request) -> None:
+        self._llm, self._text, self._request = llm, text, request
+        self._detokenizer = IncrementalDetokenizer(llm.tokenizer) if llm.has_tokenizer else None
+        self._given = 0
+        self._over = False
+
+    def __next__(self) -> StreamUpdate:
+        if self._over:
+            raise StopIteration
+        request = self._request
+        try:
+            while request.num_output_tokens == self._given and not request.is_finished:
+                self._llm._step(request)
+        except BaseException:
+            self.close()
+            raise
+        tokens = tuple(request.output_token_ids[self._given :])
+        self._given += len(tokens)
+        text = self._detokenizer.add(*tokens) if self._detokenizer else ""
+        if not request.is_finished:
+            return StreamUpdate(text, tokens)
+        self._over = True
+        text += self._detokenizer.flush() if self._detokenizer else ""
+        return StreamUpdate(text, tokens, self._llm._output(self._text, request))
+
+    def close(self) -> None:
+        """Abort the request, if it is not over."""
+        self._over = True
+        self._llm._abort(self._request)
+
+    def __del__(self) -> None:
+        self.close()
+
+
 def _engine_config(model: str | EngineConfig, options: dict[str, Any]) -> EngineConfig:
     if isinstance(model, EngineConfig):
         return replace(model, **options)
@@ -223,6 +294,10 @@ def _engine_config(model: str | EngineConfig, options: dict[str, Any]) -> Engine
 
 def _as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """A single prompt as a list of one."""
-    if isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int)):
-        return [prompts]  # type: ignore[list-item]
-    return list(prompts)  # type: ignore[arg-type]
+    if isinstance(prompts, (bytes, Mapping, set)) or not hasattr(prompts, "__iter__"):
+        raise InvalidRequestError(f"prompts are text, token ids, or a list of those; got {prompts!r}")
+    if isinstance(prompts, str):
+        return [prompts]
+    listed = list(prompts)
+    # an array's elements are single numbers too
+    return [listed] if (listed and isinstance(listed[0], Integral)) or getattr(prompts, "ndim", 2) == 1 else listed  # type: ignore[list-item]

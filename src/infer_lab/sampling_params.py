@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from infer_lab.errors import UserError
 
+_LARGEST = 1e30  # temperatures are float32 where they are used
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
@@ -24,14 +26,23 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
-        if not isinstance(self.max_tokens, int) or self.max_tokens < 1:
-            raise UserError(f"max_tokens must be a whole number of at least 1, got {self.max_tokens!r}")
-        if not 0 <= self.temperature < float("inf"):
-            raise UserError(f"temperature must be a finite number of at least 0, got {self.temperature!r}")
-        if not isinstance(self.top_k, int) or self.top_k < 0:
-            raise UserError(f"top_k must be 0 (off) or a positive whole number, got {self.top_k!r}")
-        if not 0 < self.top_p <= 1:
-            raise UserError(f"top_p must lie in (0, 1], got {self.top_p!r}")
-        if self.seed is not None and not 0 <= self.seed < 2**63:
-            raise UserError(f"seed must lie in [0, 2**63), got {self.seed!r}")
+        def require(ok: bool, message: str) -> None:
+            if not ok:
+                raise UserError(message)
+
+        try:
+            object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        except TypeError:
+            raise UserError(f"stop_token_ids must be token ids such as (2, 7), got {self.stop_token_ids!r}") from None
+        for token in self.stop_token_ids:
+            require(isinstance(token, int) and 0 <= token < 2**63, f"stop_token_ids must be token ids, got {token!r}")
+        require(
+            isinstance(self.max_tokens, int) and self.max_tokens >= 1, f"max_tokens must be a whole number >= 1, got {self.max_tokens!r}"
+        )
+        ok = isinstance(self.temperature, (int, float)) and 0 <= self.temperature <= _LARGEST
+        require(ok, f"temperature must be a number in [0, {_LARGEST:g}], got {self.temperature!r}")
+        require(isinstance(self.top_k, int) and 0 <= self.top_k < 2**63, f"top_k must be 0 (off) or a positive number, got {self.top_k!r}")
+        require(isinstance(self.top_p, (int, float)) and 0 < self.top_p <= 1, f"top_p must lie in (0, 1], got {self.top_p!r}")
+        ok = self.seed is None or (isinstance(self.seed, int) and 0 <= self.seed < 2**63)
+        require(ok, f"seed must be a whole number in [0, 2**63), got {self.seed!r}")
+        require(isinstance(self.ignore_eos, bool), f"ignore_eos must be True or False, got {self.ignore_eos!r}")

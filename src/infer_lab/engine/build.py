@@ -87,8 +87,9 @@ def build_engine(config: EngineConfig, loaded: LoadedModel) -> BuiltEngine:
     if wanted != device or resolve_dtype(config.dtype, wanted) != dtype:
         raise UserError(f"{loaded.name} is loaded on {device} as {dtype}; load it again for device {config.device}, dtype {config.dtype}")
     max_model_len = _max_model_len(config, shape)
-    max_num_seqs = min(config.max_num_seqs, config.max_num_batched_tokens)
     blocks = num_kv_blocks(shape, config, max_model_len, dtype, device)
+    # each running request gets a token a step, and holds a block
+    max_num_seqs = max(1, min(config.max_num_seqs, config.max_num_batched_tokens, blocks - 1))
     scheduler = Scheduler(
         SchedulerConfig(
             num_blocks=blocks,

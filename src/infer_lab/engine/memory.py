@@ -6,7 +6,7 @@ import torch
 
 from infer_lab.config import ModelConfig
 from infer_lab.engine_config import EngineConfig
-from infer_lab.errors import UserError
+from infer_lab.errors import DoesNotFitError, UserError
 from infer_lab.host_memory import available_host_memory
 from infer_lab.worker.kv_cache import bytes_per_block
 
@@ -28,7 +28,7 @@ def check_weights_fit(config: ModelConfig, dtype: torch.dtype, device: torch.dev
     need = weight_bytes(config, dtype)
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_host_memory()
     if free is not None and need > free:
-        raise UserError(
+        raise DoesNotFitError(
             f"{config.name} needs {need / _GIB:.1f} GiB for its weights in {str(dtype).removeprefix('torch.')},"
             f" but {device} has {free / _GIB:.1f} GiB free; take a smaller model or dtype"
         )
@@ -41,10 +41,33 @@ def _activation_bytes(config: ModelConfig, engine: EngineConfig, dtype: torch.dt
 
 
 def num_kv_blocks(config: ModelConfig, engine: EngineConfig, max_model_len: int, dtype: torch.dtype, device: torch.device) -> int:
-    """Blocks of the KV cache, the null block included. Called after the weights are loaded."""
-    if engine.num_kv_blocks is not None:
-        return engine.num_kv_blocks
+    """Blocks of the KV cache, the null block included; DoesNotFitError if they, or those in host memory, cannot be had. Called after
+    the weights are loaded."""
     block = bytes_per_block(config, engine.block_size, dtype)
+    blocks = engine.num_kv_blocks or _blocks_of_memory(block, config, engine, max_model_len, dtype, device)
+    on_host = {"swapped requests": engine.num_host_kv_blocks}
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch keeps it, and would use it for the cache
+        _check_cache_fits({"KV cache": blocks}, block, str(device), torch.cuda.mem_get_info(device)[0] + unused)
+    else:
+        on_host = {"KV cache": blocks} | on_host
+    _check_cache_fits(on_host, block, "the host", available_host_memory())
+    return blocks
+
+
+def _check_cache_fits(blocks: dict[str, int], block_bytes: int, where: str, free: int | None) -> None:
+    need = sum(blocks.values()) * block_bytes
+    if free is not None and need > free:
+        counts = ", ".join(f"{name} of {count} blocks" for name, count in blocks.items() if count)
+        raise DoesNotFitError(
+            f"{counts}: {need / _GIB:.1f} GiB with {block_bytes} bytes a block, but {where} has {free / _GIB:.1f} GiB free; ask for fewer"
+            " (num_kv_blocks, kv_cache_memory, num_host_kv_blocks)"
+        )
+
+
+def _blocks_of_memory(
+    block: int, config: ModelConfig, engine: EngineConfig, max_model_len: int, dtype: torch.dtype, device: torch.device
+) -> int:
     useful = engine.max_num_seqs * -(-max_model_len // engine.block_size) + 1
     if engine.kv_cache_memory is not None:
         budget = engine.kv_cache_memory

@@ -49,11 +49,13 @@ def _keep_top(scores: Tensor, params: Sequence[SamplingParams]) -> Tensor:
     Exactly k tokens stay even among equals (the lower id first); the likeliest token always stays.
     """
     vocab = scores.shape[-1]
-    k = torch.tensor([p.top_k or vocab for p in params], device=scores.device).clamp(max=vocab)
+    k = torch.tensor([min(p.top_k or vocab, vocab) for p in params], device=scores.device)
     p = torch.tensor([p.top_p for p in params], dtype=torch.float32, device=scores.device)
     ordered, order = scores.sort(dim=-1, descending=True, stable=True)
     ordered = ordered.masked_fill(torch.arange(vocab, device=scores.device) >= k.unsqueeze(1), float("-inf"))
     probability = ordered.softmax(dim=-1)
     before = probability.cumsum(dim=-1) - probability
-    ordered = ordered.masked_fill((before >= p.unsqueeze(1)) & (p < 1).unsqueeze(1), float("-inf"))
+    outside = (before >= p.unsqueeze(1)) & (p < 1).unsqueeze(1)
+    outside[:, 0] = False  # a top_p that is 0 in float32
+    ordered = ordered.masked_fill(outside, float("-inf"))
     return torch.full_like(scores, float("-inf")).scatter_(1, order, ordered)

@@ -61,7 +61,15 @@ class InputBatch:
         self.rows[request.request_id] = Row(self._free.pop(), params, request.token_ids[-1])
 
     def release(self, request_id: str) -> None:
-        self._free.append(self.rows.pop(request_id).index)
+        """Nothing happens if there is no such row: after a failed step the scheduler closes all that may have been opened."""
+        row = self.rows.pop(request_id, None)
+        if row is not None:
+            self._free.append(row.index)
+
+    def clear(self) -> None:
+        """Forget every row, also one that an interrupt left half opened."""
+        self.rows.clear()
+        self._free = list(range(len(self._tables) - 1, -1, -1))
 
     def prepare(self, scheduled: Sequence[ScheduledRequest]) -> StepInputs:
         for request in scheduled:

@@ -37,8 +37,7 @@ class ModelExecutor:
 
     def reset(self) -> None:
         """Forget every row, after a step that failed half way."""
-        for request_id in list(self.batch.rows):
-            self.batch.release(request_id)
+        self.batch.clear()
 
     def _sample(self, logits: torch.Tensor, inputs: StepInputs) -> dict[str, tuple[int, ...]]:
         """Draw a token for each row of logits; where drafts were computed, keep those that equal what would have been drawn."""
