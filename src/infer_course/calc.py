@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -280,4 +281,5 @@ def _collapsed(value: Any) -> Any:
 
 
 def _pretty(expr: str) -> str:
+    expr = re.sub(r"""quantity\(([\w.]+), ["']([^"']+)["']\)""", r"\1 \2", expr)  # quantity(1, "B") is 1 B to a reader
     return " ".join(expr.replace("**", "^").replace("*", "·").split())

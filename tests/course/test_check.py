@@ -279,6 +279,13 @@ def test_a_wrong_value_of_a_long_record_names_the_nearest_and_not_all(tree: Tree
     assert "Did you mean 'step_time'?" in found.message and len(found.message) < 300
 
 
+def test_a_readers_own_record_beside_ours_is_no_orphan(tree: Tree) -> None:
+    """`make labs-gpu` on another card writes the same record for that card, which no text names."""
+    own = record(id="rtx-4090/kv-cache-by-hand", device={"slug": "rtx-4090", "name": "NVIDIA GeForce RTX 4090", "kind": "cuda"})
+    tree.write("measurements/rtx-4090/kv-cache-by-hand.json", json.dumps(own))
+    assert problems(tree) == ()
+
+
 def test_a_byte_order_mark_is_no_mistake(tree: Tree) -> None:
     tree.write(CARD, "\ufeff" + tree.read(CARD))
     assert problems(tree) == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 CARD = "questions/part0/kv-cache-principle.html"
@@ -122,6 +123,80 @@ def test_on_paper_everything_is_open(visit):
     expect(page.locator(".il-zh .il-flow")).to_be_visible()
     expect(page.locator(".il-chain-answer").last).to_be_visible()
     expect(page.locator(".il-top")).to_be_hidden()
+
+
+def test_a_page_read_dark_prints_black_on_white(visit):
+    page = visit(CARD, dark=True)
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 29, 32)"
+
+
+def test_f_goes_from_follow_up_to_follow_up(visit):
+    page = visit(CARD)
+    page.keyboard.press("f")
+    expect(page.locator("#direct-answer")).to_be_visible()
+    for number in (0, 1):
+        summary = page.locator(".il-chain summary").nth(number)
+        expect(summary).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator(".il-chain-answer").nth(number)).to_be_visible()
+        page.keyboard.press("f")
+
+
+class TestEstimate:
+    """A card with an estimate asks for the number first, and judges it within the card's tolerance."""
+
+    PAGE = "questions/part0/kv-cache-size-calculation.html"
+
+    def test_it_is_judged_by_keyboard_alone_before_the_answer(self, visit):
+        page = visit(self.PAGE)
+        said = page.locator(".il-estimate-said")
+        page.keyboard.press("e")
+        page.keyboard.type("512 KiB")
+        page.keyboard.press("Enter")
+        expect(said).to_contain_text("4 times too large")
+        expect(page.locator(".il-estimate input")).to_be_focused()
+        page.keyboard.type("130 KiB")
+        page.keyboard.press("Enter")
+        expect(said).to_contain_text("Right: 128 KiB")
+        expect(page.locator("details.il-answer")).not_to_have_attribute("open", "")
+
+    @pytest.mark.parametrize(
+        ("number", "unit", "says"),
+        [
+            ("131,072", "B", "Right"),
+            ("128", "KiB", "Right"),
+            ("0.128", "MB", "Right"),
+            ("128", "MB", "977 times too large"),
+            ("64", "KiB", "2 times too small"),
+            ("100", "KiB", "22 % too small"),
+            ("-128", "KiB", "positive"),
+            ("0", "KiB", "positive"),
+            ("128", "unit", "In which unit?"),
+            ("a lot", "KiB", "Write a number"),
+            ("", "KiB", "Write a number"),
+            ("128 apples", "unit", "none of the units"),
+        ],
+    )
+    def test_number_and_unit_are_judged_together(self, visit, number, unit, says):
+        page = visit(self.PAGE)
+        page.locator(".il-estimate input").fill(number)
+        page.locator(".il-estimate select").select_option(label=unit)
+        page.locator(".il-estimate button").click()
+        expect(page.locator(".il-estimate-said")).to_contain_text(says)
+
+    def test_it_may_be_skipped_and_is_gone_when_the_answer_is_there(self, visit):
+        page = visit(self.PAGE)
+        page.keyboard.press("Space")
+        expect(page.locator("#direct-answer")).to_be_visible()
+        expect(page.locator(".il-estimate")).to_be_hidden()
+
+    def test_without_script_and_without_an_estimate_nobody_asks(self, visit):
+        expect(visit(self.PAGE, script=False).locator(".il-estimate")).to_be_hidden()
+        page = visit(CARD)
+        expect(page.locator(".il-estimate")).to_have_count(0)
+        page.keyboard.press("?")
+        expect(page.locator("#il-help dt", has_text=re.compile("^e$"))).to_have_count(0)
 
 
 def test_a_card_on_another_page_shows_its_answer_with_the_numbers_alive(visit):

@@ -138,7 +138,7 @@ def test_help_lists_the_keys_and_escape_closes_it(visit):
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keys")
     expect(dialog).to_be_visible()
-    expect(dialog.locator("dt")).to_have_text(["/", "Space", "j", "k", "?", "Esc"])
+    expect(dialog.locator("dt")).to_have_text(["/", "Space", "f", "j", "k", "?", "Esc"])
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
 
@@ -224,6 +224,66 @@ def test_a_missing_page_says_so_at_any_depth(visit, address):
     page.get_by_role("link", name="all questions").click()
     expect(page.locator("h1")).to_contain_text("Drill")
     visit.complaints[:] = [said for said in visit.complaints if "404" not in said]
+
+
+@pytest.mark.parametrize("words", ["显存", "吞吐", "KV cache 容量", "层"])
+def test_search_finds_chinese_words_inside_sentences(visit, words):
+    page = visit(f"search.html?q={words}")
+    expect(page.locator("#search-results a[href*='questions/part0/kv-cache']").first).to_be_visible()
+
+
+def test_search_puts_what_explains_before_what_lists(visit):
+    page = visit("search.html?q=GQA")
+    expect(page.locator("#search-results")).to_contain_text("Pages with all of these words")
+    order = [str(link.get_attribute("href")) for link in page.locator("#search-results li > a").all()]
+    explains = [not re.search(r"index\.html|^book/[a-z]+\.html", address) for address in order]
+    assert explains and explains == sorted(explains, reverse=True), order
+
+
+def test_a_search_result_quotes_none_of_the_frame(visit):
+    page = visit("search.html?q=kv+cache")
+    expect(page.locator("#search-results p.context").nth(4)).to_be_visible()
+    quoted = page.locator("#search-results").inner_text()
+    for frame in ("Reveal the answer", "中文 ", "tokenize schedule prefill", "Part 0 questions"):
+        assert frame not in quoted
+
+
+def test_a_search_without_result_says_what_to_do(visit):
+    page = visit("search.html?q=zzzz")
+    expect(page.locator("#search-results")).to_contain_text("Try fewer or shorter ones")
+
+
+def test_letters_twice_as_large_fit(visit):
+    """At 1,280 pixels and text of 200 %, as wide as the window on every kind of page."""
+    for where in KINDS.values():
+        page = visit(where)
+        page.add_style_tag(content="html { font-size: 200% }")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280, where
+        page.context.close()
+
+
+def test_a_long_note_stays_in_the_window_and_below_the_bar(visit):
+    page = visit("book/part0/kv-cache.html", narrow=True)
+    mark = page.locator(".il-val.il-calc", has_text="5,028").first
+    for block in ("start", "center", "end"):
+        mark.evaluate("(node, block) => node.scrollIntoView({ block, behavior: 'instant' })", block)
+        mark.focus()
+        tip = page.locator(f"[id='{mark.get_attribute('aria-describedby')}']")
+        expect(tip).to_contain_text("decode_throughput_ceiling")
+        box = tip.bounding_box()
+        assert box["y"] >= 56 and box["y"] + box["height"] <= 844, (block, box)
+
+
+def test_names_of_lines_stay_inside_a_narrow_picture(visit):
+    page = visit("book/part0/kv-cache.html", narrow=True)
+    for name in page.locator(".il-plot--narrow .il-name").all():
+        box = name.bounding_box()
+        assert box["x"] + box["width"] <= 390
+
+
+def test_what_a_lab_printed_is_not_cut_off(visit):
+    page = visit("labs/part0/kv-cache-by-hand.html")
+    assert page.evaluate("[...document.querySelectorAll('.cell_output pre')].every(box => box.scrollWidth <= box.clientWidth + 1)")
 
 
 def test_a_search_result_quotes_the_text_and_not_the_notes_on_numbers(visit):

@@ -12,6 +12,17 @@ export function revealAnswer(): boolean {
   return true;
 }
 
+/** Goes to the first follow-up that is not open yet, past all the numbers on the way; the answer opens first. False when all are open. */
+export function nextFollowUp(): boolean {
+  revealAnswer();
+  const next = all<HTMLDetailsElement>(".il-chain > li:not([hidden]) > details:not([open])")[0];
+  const summary = next && one("summary", next);
+  if (!summary) return false;
+  summary.focus();
+  summary.scrollIntoView({ block: "center" });
+  return true;
+}
+
 /** A link to a section of the answer opens the answer first. */
 function openForHash(): void {
   if (location.hash.length < 2) return;

@@ -1,7 +1,8 @@
 /** The keyboard: every key that the site knows, in one table that the help also lists. No key is taken from someone who types. */
 
-import { revealAnswer } from "./card";
+import { nextFollowUp, revealAnswer } from "./card";
 import { all, isControl, isTyping, one } from "./dom";
+import { toEstimate } from "./estimate";
 import { closeTips } from "./tips";
 
 interface Key {
@@ -48,6 +49,8 @@ function toggleHelp(): boolean {
 export const KEYS: readonly Key[] = [
   { key: "/", shown: "/", does: "search", run: toSearch },
   { key: " ", shown: "Space", does: "reveal the answer", when: onCard, run: revealAnswer },
+  { key: "e", shown: "e", does: "your number first", when: () => one("form.il-estimate") !== null, run: toEstimate },
+  { key: "f", shown: "f", does: "the next follow-up", when: onCard, run: nextFollowUp },
   { key: "j", shown: "j", does: "next", run: () => follow("a[rel=next][data-nav]") },
   { key: "k", shown: "k", does: "previous", run: () => follow("a[rel=prev][data-nav]") },
   { key: "?", shown: "?", does: "this list", run: toggleHelp },

@@ -2,8 +2,10 @@
 
 import { cards } from "./card";
 import { contents } from "./contents";
+import { estimate } from "./estimate";
 import { keyboard } from "./keys";
 import { languageSwitch } from "./lang";
+import { searchPage } from "./search";
 import { scrollers } from "./scrollers";
 import { themeSwitch } from "./theme";
 import { tips } from "./tips";
@@ -12,6 +14,8 @@ themeSwitch();
 languageSwitch();
 tips();
 cards();
+estimate();
 contents();
 scrollers();
+searchPage();
 keyboard();

@@ -9,16 +9,24 @@ import { all, one } from "./dom";
 const GAP = 8;
 const SHOWN = ".il-mark-num:is(:hover, :focus-within, .is-open):not(.is-closed)";
 
+/** Notes stay clear of the bar on top. */
+const barHeight = (): number => (one(".il-top")?.getBoundingClientRect().bottom ?? 0) + GAP;
+
 /** Below the number and in line with it; above where there is no room below; never outside the window. */
 function place(holder: HTMLElement): void {
   const tip = one(".il-tip", holder);
   const mark = one(".il-val", holder)?.getBoundingClientRect();
   if (!tip || !mark) return;
+  tip.style.removeProperty("--room");
   const { width, height } = tip.getBoundingClientRect();
   const right = document.documentElement.clientWidth - GAP;
   const x = Math.max(GAP, Math.min(mark.left + mark.width / 2 - width / 2, right - width));
   const below = mark.bottom + 6;
-  const y = below + height > innerHeight - GAP && mark.top > height + 2 * GAP ? mark.top - height - 6 : below;
+  const under = innerHeight - GAP - below;
+  const over = mark.top - 6 - barHeight();
+  const up = height > under && over > under;
+  const y = up ? mark.top - 6 - Math.min(height, over) : below;
+  tip.style.setProperty("--room", `${Math.round(Math.max(up ? over : under, 120))}px`);
   tip.style.setProperty("--x", `${Math.round(x)}px`);
   tip.style.setProperty("--y", `${Math.round(y)}px`);
 }

@@ -56,11 +56,16 @@ def _orphans(graph: Graph) -> Iterator[Problem]:
         if not graph.cards_of_lab(lab.id):
             fix = f"name it in the `labs` of the card that it proves: `labs: [{lab.id}]`"
             yield _problem(lab, "id", "orphan: no card names the lab.", fix, "orphan")
+    shown = {record.id for record in graph.measurements.values() if _is_shown(graph, record.id)}
+    names = {record_id.rpartition("/")[2] for record_id in shown}
     for record in graph.measurements.values():
-        shown = graph.cards_of_measurement(record.id) or graph.lessons_of_measurement(record.id) or graph.pages_of_measurement(record.id)
-        if not shown:
+        if record.id.rpartition("/")[2] not in names:  # the same record of another machine is a reader's own: it stands beside ours
             fix = "cite it with {measured} or a measured-figure, list it in a card's `measurements`, or delete it"
             yield Problem("error", record.path, 1, f"orphan: nothing shows the record `{record.id}`.", fix, "orphan")
+
+
+def _is_shown(graph: Graph, record: str) -> bool:
+    return bool(graph.cards_of_measurement(record) or graph.lessons_of_measurement(record) or graph.pages_of_measurement(record))
 
 
 def _one_way(graph: Graph) -> Iterator[Problem]:

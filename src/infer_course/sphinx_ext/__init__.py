@@ -2,7 +2,7 @@
 
 Kept free of the book builder's own modules: any Sphinx with MyST can use it. To read: `source` (a page's source), `roles`, `embeds`,
 `measured` (records), `included` (code, drawings), `card_page`, `lesson_page` (directives and arrangement), `pages` (filling and
-framing), `docnodes` (nodes and their HTML).
+framing), `docnodes` (nodes and their HTML), `search_words` (what the index holds).
 """
 
 from __future__ import annotations
@@ -13,7 +13,20 @@ from typing import Any
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-from infer_course.sphinx_ext import card_page, course, docnodes, embeds, included, lesson_page, measured, pages, roles, sitemap, source
+from infer_course.sphinx_ext import (
+    card_page,
+    course,
+    docnodes,
+    embeds,
+    included,
+    lesson_page,
+    measured,
+    pages,
+    roles,
+    search_words,
+    sitemap,
+    source,
+)
 
 PLACES = ("request-path", "part-contents", "doors", "course-map", "stage-list", "card-index", "lab-index", "record-index", "course-status")
 
@@ -44,6 +57,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         *((place, embeds.filled_by(place)) for place in PLACES),
     ):
         app.add_directive(name, directive)
+    app.add_search_language(search_words.EnglishAndChinese)
     app.add_transform(card_page.ArrangeCard)
     app.add_transform(lesson_page.SurroundPages)
     app.add_post_transform(embeds.EmbedCards)

@@ -80,6 +80,8 @@ class ArrangeCard(SphinxTransform):
             '<span class="il-when-open">Hide the answer</span><kbd class="il-js">Space</kbd></summary>'
         )
         answer = element("details", summary, element("div", *sections, klass="il-answer-in"), klass="il-answer", id="answer")
+        if card.estimate:
+            top.append(from_graph(template="card-estimate", args={}))
         top.append(answer)
         top.append(from_graph(template="card-foot", args={}))
 

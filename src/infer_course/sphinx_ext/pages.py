@@ -13,8 +13,10 @@ from sphinx.application import Sphinx
 from infer_course.content_map import content_map
 from infer_course.measure import changed_sources
 from infer_course.nodes import Card, Lab, Lesson
+from infer_course.shown import grouped
 from infer_course.sphinx_ext.course import Course, docname, of
 from infer_course.sphinx_ext.docnodes import from_graph, raw
+from infer_course.sphinx_ext.estimate import asked_of
 from infer_course.sphinx_ext.path_diagram import path_diagram
 from infer_course.sphinx_ext.records import cited_values, plots_of_record
 from infer_course.stats import stats
@@ -40,11 +42,12 @@ def resolve(app: Sphinx, document: nodes.document, name: str) -> None:
             changed=lambda record: changed_sources(course.graph.root, record),
             stage_href=lambda to: lambda stage: to("book/index", f"stage-{stage}"),
             path_diagram=path_diagram,
-            show=lambda value, unit: Quantity(value, unit).format(),
+            show=lambda value, unit: grouped(Quantity(value, unit).format()),
             content=content_map(),
             stats=stats,
             cited_values=cited_values,
             plots_of_record=plots_of_record,
+            asked_of=asked_of,
             **node["args"],
         )
         node.replace_self(raw(html))

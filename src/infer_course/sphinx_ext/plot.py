@@ -15,7 +15,7 @@ from infer_course.sphinx_ext.axes import Axis, axis, plain
 
 KINDS = ("measured", "predicted", "limit", "peer")
 CHAR = 6.9  # mean width of a bold 13 px character in the system faces, with a little air
-ROW, NAME_WIDTH = 15.5, 24  # a row of a name, in pixels, and how many characters it holds before it breaks
+ROW, NAME_WIDTH, LEGEND_WIDTH = 15.5, 24, 44  # a row of a name, in pixels, and how many characters it holds before it breaks
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Plot:
 class Frame:
     """The plotting area inside the picture, in pixels."""
 
-    width: int
-    height: int
+    width: float
+    height: float
     left: float
     right: float
     top: float
@@ -67,7 +67,8 @@ def draw(plot: Plot, key: str, narrow: bool = False) -> str:
     y_probe = axis(plot.all_y, 1, 0, plot.y_log, 6, from_zero=not plot.y_log)
     left = 14 + max(len(plain(tick)) for tick in y_probe.ticks) * 7.2
     if narrow:
-        frame = Frame(360, 300 + 19 * len(plot.lines), left, 348, 34 + 19 * len(plot.lines), 0)
+        names = sum(_legend_height(line.name) for line in plot.lines)
+        frame = Frame(360, 300 + names, left, 348, 34 + names, 0)
         frame = Frame(frame.width, frame.height, left, frame.right, frame.top, frame.height - 44)
     else:
         room = max((len(part) for line in plot.lines for part in _wrapped(line.name)), default=0) * CHAR + 14
@@ -75,7 +76,7 @@ def draw(plot: Plot, key: str, narrow: bool = False) -> str:
     x = axis(plot.all_x, frame.left, frame.right, plot.x_log, 5 if narrow else 8)
     y = axis(plot.all_y, frame.bottom, frame.top, plot.y_log, 6, from_zero=not plot.y_log)
     parts = [
-        f'<svg class="il-plot il-plot--{"narrow" if narrow else "wide"}" viewBox="0 0 {frame.width} {frame.height}" role="img" '
+        f'<svg class="il-plot il-plot--{"narrow" if narrow else "wide"}" viewBox="0 0 {frame.width:g} {frame.height:g}" role="img" '
         f'aria-labelledby="{key}-t"><title id="{key}-t">{escape(plot.title)}</title>',
         *_grid(plot, frame, x, y, narrow),
         *(_line(line, x, y, number) for number, line in enumerate(plot.lines)),
@@ -163,12 +164,22 @@ def apart(wanted: Sequence[float], heights: Sequence[float], low: float, high: f
     return placed
 
 
+def _legend_rows(name: str) -> list[str]:
+    return wrap(name, LEGEND_WIDTH) or [""]
+
+
+def _legend_height(name: str) -> float:
+    return 19 + ROW * (len(_legend_rows(name)) - 1)
+
+
 def _names_above(lines: Sequence[Line]) -> list[str]:
-    parts = []
+    parts, at = [], 36.0
     for number, line in enumerate(lines):
-        at = 36 + 19 * number
-        parts.append(f'<line class="il-line il-k-{line.kind}" x1="0" x2="26" y1="{at - 4.5}" y2="{at - 4.5}"/>')
+        parts.append(f'<line class="il-line il-k-{line.kind}" x1="0" x2="26" y1="{at - 4.5:g}" y2="{at - 4.5:g}"/>')
         if line.kind in ("measured", "peer"):
             parts.append(f'<g class="il-dot il-k-{line.kind}">{_marker(13, at - 4.5, number)}</g>')
-        parts.append(f'<text class="il-name il-k-{line.kind}" x="34" y="{at}">{escape(line.name)}</text>')
+        rows = enumerate(_legend_rows(line.name))
+        spans = "".join(f'<tspan x="34" y="{at + ROW * n:g}">{escape(row)} </tspan>' for n, row in rows)
+        parts.append(f'<text class="il-name il-k-{line.kind}">{spans}</text>')
+        at += _legend_height(line.name)
     return parts

@@ -93,4 +93,4 @@ def _spans_decades(values: list[float]) -> bool:
 
 
 def _figures(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 10000 or float(value).is_integer() else f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 or float(value).is_integer() else f"{value:.4g}"

@@ -24,7 +24,7 @@ def calc_tip(found: calc.Evaluated) -> str:
     """
     lines = [f"computed: {found.formula}"]
     first = str(found.steps[0].result) if found.steps else ""
-    if found.numbers not in (found.text, str(found.quantity), first):
+    if found.numbers not in (found.text, str(found.quantity), first, found.formula):
         lines.append(f"= {found.numbers}")
     for step in [step for step in found.steps if step.depth <= 1][:MAX_STEPS]:
         lines += [step.name, f"= {step.symbols}", f"= {step.numbers}", f"= {step.result}"]
@@ -39,7 +39,7 @@ def measured_tip(found: measure.Measured) -> str:
         lines.append(f"median of {found.n}" + (f", p10 to p90 {found.spread}" if found.spread else ""))
     if found.note:
         lines.append(found.note)
-    lines.append(f"{found.ref} at {found.commit[:7]}{' with local changes' if found.dirty else ''}")
+    lines.append(f"{found.ref}, commit {found.commit[:7]}{' with local changes' if found.dirty else ''}")
     return "\n".join(lines)
 
 
