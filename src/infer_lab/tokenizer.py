@@ -47,7 +47,11 @@ class Tokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """add_special_tokens: put the model's BOS in front where the model wants one; False for a rendered chat, which has its own."""
-        return self._fast.encode(text, add_special_tokens=add_special_tokens).ids
+        try:
+            return self._fast.encode(text, add_special_tokens=add_special_tokens).ids
+        except TypeError:  # a surrogate without its other half: bytes that were no UTF-8, or text cut in the middle
+            bad = next((c for c in text if "\ud800" <= c <= "\udfff"), None)
+            raise UserError(f"the text holds {bad!r}, which is not a character; it was not valid UTF-8 where it came from") from None
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         return self._fast.decode(list(token_ids), skip_special_tokens=skip_special_tokens)
@@ -63,12 +67,15 @@ class Tokenizer:
         if not messages:
             raise UserError("a chat needs at least one message")
         for message in messages:
-            if not isinstance(message.get("role"), str) or not isinstance(message.get("content"), str):
-                raise UserError(f'a message is {{"role": "user", "content": "text"}}, got {dict(message)!r}')
+            ok = isinstance(message, Mapping) and isinstance(message.get("role"), str) and isinstance(message.get("content"), str)
+            if not ok:
+                raise UserError(f'a message is {{"role": "user", "content": "text"}}, got {message!r}')
         try:
-            return self._template.render(messages=list(messages), add_generation_prompt=add_generation_prompt, **self._special_tokens)
-        except jinja2.TemplateError as error:
-            raise UserError(f"the model's chat template refuses these messages: {error}") from error
+            return self._template.render(
+                {**self._special_tokens, "messages": list(messages), "add_generation_prompt": add_generation_prompt}
+            )
+        except Exception as error:  # a template is a program out of a file: it may divide by zero, loop, add what cannot be added
+            raise UserError(f"the model's chat template fails with these messages: {error or type(error).__name__}") from error
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         return self.encode(self.render_chat(messages), add_special_tokens=False)
@@ -86,7 +93,7 @@ def _compile(source: str) -> jinja2.Template:
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     try:
         return environment.from_string(source)
-    except jinja2.TemplateError as error:
+    except (jinja2.TemplateError, RecursionError, ValueError) as error:
         raise CheckpointError(f"the model's chat template cannot be read: {error}") from error
 
 
@@ -117,18 +124,22 @@ def tokenizer_from_gguf(fields: Mapping[str, Any]) -> Tokenizer:
     except KeyError as error:
         raise CheckpointError(f"the GGUF file has no field {error.args[0]!r}; its tokenizer is incomplete") from error
     pre = str(fields.get(prefix + "pre", "default"))
+    types = fields.get(prefix + "token_type") or [1] * len(tokens)
+    _check_fields(tokens, merges, types)
     vocabulary = {token: i for i, token in enumerate(tokens)}
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
-    fast = FastTokenizer(BPE(vocabulary, pairs, ignore_merges=pre == "llama-bpe"))
+    try:
+        fast = FastTokenizer(BPE(vocabulary, pairs, ignore_merges=pre == "llama-bpe"))
+    except Exception as error:  # the library raises bare Exception
+        raise CheckpointError(f"the GGUF file's merges do not go with its tokens: {error}; the file is damaged") from error
     fast.pre_tokenizer = _pre_tokenizer(pre)  # type: ignore[assignment]
     fast.decoder = decoders.ByteLevel()  # type: ignore[assignment]
-    types = fields.get(prefix + "token_type") or [1] * len(tokens)
     fast.add_special_tokens([AddedToken(t, normalized=False) for t, kind in zip(tokens, types, strict=True) if kind == _CONTROL])
     fast.add_tokens([AddedToken(t, normalized=False) for t, kind in zip(tokens, types, strict=True) if kind == _USER_DEFINED])
     special = {}
     for role in ("bos", "eos", "unknown", "padding"):
         token_id = fields.get(f"{prefix}{role}_token_id")
-        if token_id is not None and token_id < len(tokens):
+        if isinstance(token_id, int) and 0 <= token_id < len(tokens):
             special[{"unknown": "unk", "padding": "pad"}.get(role, role) + "_token"] = tokens[token_id]
     if fields.get(prefix + "add_bos_token") and "bos_token" in special:
         bos = special["bos_token"]
@@ -136,6 +147,18 @@ def tokenizer_from_gguf(fields: Mapping[str, Any]) -> Tokenizer:
         fast.post_processor = with_bos  # type: ignore[assignment]
     template = fields.get("tokenizer.chat_template")
     return Tokenizer(fast, template if isinstance(template, str) else None, special)
+
+
+def _check_fields(tokens: object, merges: object, types: object) -> None:
+    def require(ok: bool, message: str) -> None:
+        if not ok:
+            raise CheckpointError(f"the GGUF file's tokenizer is damaged: {message}")
+
+    require(isinstance(tokens, list) and all(isinstance(token, str) for token in tokens), "its tokens are not a list of texts")
+    require(isinstance(merges, list) and all(isinstance(m, str) and " " in m for m in merges), "its merges are not a list of pairs")
+    assert isinstance(tokens, list)
+    require(len(set(tokens)) == len(tokens), f"{len(tokens) - len(set(tokens))} tokens are there twice")
+    require(isinstance(types, list) and len(types) == len(tokens), "it has not one type for each token")
 
 
 def tokenizer_from_folder(folder: Path) -> Tokenizer | None:
@@ -147,13 +170,15 @@ def tokenizer_from_folder(folder: Path) -> Tokenizer | None:
         fast = FastTokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception
         raise CheckpointError(f"{path}: cannot be read as a tokenizer: {error}") from error
-    settings: dict[str, Any] = {}
+    settings: Any = {}
     settings_path = folder / "tokenizer_config.json"
     if settings_path.exists():
         try:
             settings = json.loads(settings_path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise CheckpointError(f"{settings_path}: not valid JSON: {error}") from error
+        if not isinstance(settings, dict):
+            raise CheckpointError(f"{settings_path}: should hold a JSON object")
     special = {}
     for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
         value = settings.get(name)
@@ -163,8 +188,14 @@ def tokenizer_from_folder(folder: Path) -> Tokenizer | None:
             special[name] = value
     template = settings.get("chat_template")
     if isinstance(template, list):  # several named templates; "default" is the one for plain chat
-        template = {entry["name"]: entry["template"] for entry in template}.get("default")
+        named = [entry for entry in template if isinstance(entry, dict)]
+        template = next((entry.get("template") for entry in named if entry.get("name") == "default"), None)
     template_file = folder / "chat_template.jinja"
     if template_file.exists():
-        template = template_file.read_text(encoding="utf-8")
+        try:
+            template = template_file.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{template_file}: cannot be read: {error}") from error
+    if not isinstance(template, str | None):
+        raise CheckpointError(f"{settings_path}: chat_template should be text, and is {template!r}")
     return Tokenizer(fast, template, special)

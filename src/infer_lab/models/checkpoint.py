@@ -52,10 +52,14 @@ def open_checkpoint(model: str) -> Checkpoint:
         if not config.runnable or config.architecture not in ARCHITECTURES:
             raise UnknownModelError(f"{config.name} is here for calculation only; shapes that run: {', '.join(runnable_presets())}")
         return Checkpoint(config, tensors=None)
-    path = Path(model).expanduser()
-    if path.is_dir():
+    try:
+        path = Path(model).expanduser()
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, RuntimeError) as error:  # a name too long, a folder that may not be read, a home that is not there
+        raise UnknownModelError(f"{model[:100]!r} is no known model, and cannot be looked up as a path: {error}") from error
+    if is_folder:
         return open_folder(path)
-    if path.is_file():
+    if is_file:
         return open_gguf(path)
     if path.suffix == ".gguf" or path.is_absolute():
         raise CheckpointError(f"{path}: there is no such file or folder")

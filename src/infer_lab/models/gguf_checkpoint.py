@@ -66,6 +66,12 @@ class _Metadata:
             raise CheckpointError(f"{self._file.path}: the field {self._architecture}.{key} should be a number and is {value!r}")
         return value
 
+    def count(self, key: str, default: int | None = None) -> int:
+        value = self.number(key, default)
+        if not isinstance(value, int):
+            raise CheckpointError(f"{self._file.path}: the field {self._architecture}.{key} should be a whole number and is {value!r}")
+        return value
+
 
 def _config(file: GgufFile) -> ModelConfig:
     architecture = file.fields.get("general.architecture")
@@ -78,23 +84,23 @@ def _config(file: GgufFile) -> ModelConfig:
     if "token_embd.weight" not in file.tensors:
         raise CheckpointError(f"{file.path}: the tensor 'token_embd.weight' is missing; this is not a whole language model")
     field = _Metadata(file, architecture)
-    hidden, heads = field.number("embedding_length"), field.number("attention.head_count")
+    hidden, heads = field.count("embedding_length"), field.count("attention.head_count")
     if heads <= 0 or hidden <= 0:
         raise CheckpointError(f"{file.path}: {heads} heads over a width of {hidden} is impossible; the file is damaged")
-    head_dim = field.number("attention.key_length", hidden // heads)
-    if field.number("rope.dimension_count", head_dim) != head_dim:
+    head_dim = field.count("attention.key_length", hidden // heads)
+    if field.count("rope.dimension_count", head_dim) != head_dim:
         raise CheckpointError(f"{file.path}: RoPE over a part of the head is not supported")
     return ModelConfig(
         name=str(file.fields.get("general.name", file.path.stem)),
         architecture=architecture,
-        num_layers=field.number("block_count"),
+        num_layers=field.count("block_count"),
         hidden_size=hidden,
-        intermediate_size=field.number("feed_forward_length"),
+        intermediate_size=field.count("feed_forward_length"),
         num_heads=heads,
-        num_kv_heads=field.number("attention.head_count_kv", heads),
+        num_kv_heads=field.count("attention.head_count_kv", heads),
         head_dim=head_dim,
         vocab_size=file.tensors["token_embd.weight"].shape[0],
-        max_model_len=field.number("context_length"),
+        max_model_len=field.count("context_length"),
         rope_theta=field.number("rope.freq_base", 10_000.0),
         # stored as float32: 9.999999747e-06 means 1e-05
         rms_norm_eps=float(f"{field.number('attention.layer_norm_rms_epsilon'):.6g}"),
@@ -132,9 +138,11 @@ def open_gguf(path: Path) -> Checkpoint:
     eos = [file.fields.get(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot", "eom")]
     factors = ()
     if _ROPE_FACTORS in file.tensors:
-        factors = tuple(dequantize(file, file.tensors[_ROPE_FACTORS]).tolist())
+        factors = tuple(dequantize(file, file.tensors[_ROPE_FACTORS]).flatten().tolist())
         if len(factors) != config.head_dim // 2:
             raise CheckpointError(f"{path}: {_ROPE_FACTORS} has {len(factors)} entries, RoPE over {config.head_dim} dimensions wants half")
+        if not all(0 < factor < float("inf") for factor in factors):
+            raise CheckpointError(f"{path}: {_ROPE_FACTORS} divides by zero or worse; the file is damaged")
     return Checkpoint(
         config=config,
         tensors=lambda device: _tensors(file, names, config, device),

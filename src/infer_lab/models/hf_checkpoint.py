@@ -20,13 +20,14 @@ from infer_lab.errors import CheckpointError
 from infer_lab.models.checkpoint import ARCHITECTURES, Checkpoint
 from infer_lab.tokenizer import tokenizer_from_folder
 
+_FLOATS = ("F32", "BF16", "F16", "F64")  # integers and 8-bit floats would need scales
 _LLAMA3_ROPE = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: cannot be read as JSON: {error}") from error
     if not isinstance(value, dict):
         raise CheckpointError(f"{path}: should hold a JSON object")
@@ -44,10 +45,10 @@ def _rope(raw: dict[str, Any], path: Path) -> tuple[float, tuple[tuple[str, floa
         return theta, ()
     if kind != "llama3":
         raise CheckpointError(f"{path}: RoPE scaling {kind!r} is not supported; supported: default, llama3")
-    try:
-        return theta, tuple((name, float(parameters[name])) for name in _LLAMA3_ROPE)
-    except KeyError as error:
-        raise CheckpointError(f"{path}: RoPE scaling llama3 lacks {error.args[0]!r}") from error
+    scaling = {name: float(parameters[name]) for name in _LLAMA3_ROPE}
+    if not (min(scaling.values()) > 0 and scaling["high_freq_factor"] > scaling["low_freq_factor"]):
+        raise CheckpointError(f"{path}: RoPE scaling llama3 cannot have {scaling}")
+    return theta, tuple(scaling.items())
 
 
 def _refuse_unsupported(raw: dict[str, Any], path: Path) -> None:
@@ -74,8 +75,8 @@ def _config(folder: Path) -> ModelConfig:
     if architecture not in ARCHITECTURES:
         raise CheckpointError(f"{path}: model_type {architecture!r} does not run here; these do: {', '.join(ARCHITECTURES)}")
     _refuse_unsupported(raw, path)
-    theta, scaling = _rope(raw, path)
     try:
+        theta, scaling = _rope(raw, path)
         heads = int(raw["num_attention_heads"])
         return ModelConfig(
             name=folder.resolve().name,
@@ -95,16 +96,23 @@ def _config(folder: Path) -> ModelConfig:
             qk_norm=architecture == "qwen3",
             rope_scaling=scaling,
         )
+    except CheckpointError:
+        raise
     except KeyError as error:
         raise CheckpointError(f"{path}: the entry {error.args[0]!r} is missing") from error
-    except (TypeError, ValueError, ZeroDivisionError) as error:
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise CheckpointError(f"{path}: {error}") from error
 
 
 def _shards(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     if index.exists():
-        shards = [folder / name for name in sorted(set(_read_json(index).get("weight_map", {}).values()))]
+        names = _read_json(index).get("weight_map")
+        if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+            raise CheckpointError(f"{index}: weight_map should say the file of each tensor; fetch the folder again")
+        shards = [folder / name for name in sorted(set(names.values()))]
+    elif (folder / "model.safetensors").exists():  # beside it some folders keep the same weights in another layout
+        shards = [folder / "model.safetensors"]
     else:
         shards = sorted(folder.glob("*.safetensors"))
     missing = [shard.name for shard in shards if not shard.exists()]
@@ -116,10 +124,16 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def _shapes(shards: list[Path]) -> dict[str, tuple[int, ...]]:
-    shapes = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for shard in shards:
         with _opened(shard, "cpu") as file:
-            shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            for name in file.keys():  # noqa: SIM118 (not a mapping)
+                tensor = file.get_slice(name)
+                if name in shapes:
+                    raise CheckpointError(f"{shard}: the tensor {name!r} is in another file of the folder too; which one counts?")
+                if tensor.get_dtype() not in _FLOATS:
+                    raise CheckpointError(f"{shard}: {name} is stored as {tensor.get_dtype()}; readable: {', '.join(_FLOATS)}")
+                shapes[name] = tuple(tensor.get_shape())
     return shapes
 
 
@@ -145,7 +159,10 @@ def _eos(folder: Path) -> tuple[int, ...]:
         path = folder / name
         value = _read_json(path).get("eos_token_id") if path.exists() else None
         if value is not None:
-            return tuple(value) if isinstance(value, list) else (int(value),)
+            ids = value if isinstance(value, list) else [value]
+            if not all(isinstance(token, int) and not isinstance(token, bool) for token in ids):
+                raise CheckpointError(f"{path}: eos_token_id should be a token id or a list of them, and is {value!r}")
+            return tuple(ids)
     return ()
 
 

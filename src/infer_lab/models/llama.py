@@ -100,9 +100,14 @@ def check_tensors(checkpoint: Checkpoint) -> None:
         raise CheckpointError(
             f"{name}: the configuration says {config.num_layers} layers, tensors of {len(layers)} are there; some are missing"
         )
+    if config.head_dim % 2:
+        raise CheckpointError(f"{name}: RoPE turns pairs, and a head of {config.head_dim} dimensions has one left over")
+    if not (0 < config.rope_theta < float("inf") and 0 <= config.rms_norm_eps < 1):
+        raise CheckpointError(f"{name}: rope_theta = {config.rope_theta} or rms_norm_eps = {config.rms_norm_eps} is impossible")
     try:
-        wanted = LlamaModel(config, dtype=torch.float32, device=torch.device("meta")).slots()
-    except RuntimeError as error:  # sizes beyond 2^63
+        with torch.device("meta"):  # also RoPE's frequencies, whose number a damaged file may put at billions
+            wanted = LlamaModel(config, dtype=torch.float32, device=torch.device("meta")).slots()
+    except (RuntimeError, OverflowError, TypeError) as error:  # sizes beyond 2^63
         raise CheckpointError(f"{name}: the configuration describes an impossible model: {error}") from error
     if missing := sorted(wanted.keys() - given.keys()):
         raise CheckpointError(f"{name}: {len(missing)} tensors are missing from the checkpoint, among them {', '.join(missing[:3])}")
@@ -157,12 +162,19 @@ class LlamaModel(nn.Module):
 
     @torch.no_grad()
     def load(self, checkpoint: Checkpoint) -> None:
-        """Fill every weight from a checkpoint that `check_tensors` has passed."""
+        """Fill every weight from a checkpoint that `check_tensors` has passed; CheckpointError for a weight that is no number: with it
+        every answer would be the same wrong token."""
         assert checkpoint.tensors is not None
         slots = self.slots()
         for name, tensor in checkpoint.tensors(self.embedding.device):
             if not _is_ignored(name, self.config):
-                slots.pop(name).copy_(tensor)
+                slot = slots.pop(name)
+                slot.copy_(tensor)
+                if not all(torch.isfinite(bound) for bound in torch.aminmax(slot)):
+                    kind = str(slot.dtype).removeprefix("torch.")
+                    raise CheckpointError(
+                        f"{self.config.name}: {name} holds NaN or infinity (in {kind}); the file is damaged, or wants another dtype"
+                    )
         assert not slots
 
     @torch.no_grad()
