@@ -3,7 +3,9 @@ needed."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from infer_lab import __version__
 from infer_lab.engine_config import EngineConfig
@@ -52,8 +55,15 @@ IgnoreEos = Annotated[bool, typer.Option("--ignore-eos", help="Go on past the mo
 
 def main() -> None:
     """Entry point: turns the library's named errors into messages and exit codes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")  # where a character cannot be written, "?" stands for it
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except (UserError, ModuleNotFoundError) as error:
         if isinstance(error, ModuleNotFoundError) and "infer-lab[" not in str(error):
             raise
@@ -63,8 +73,17 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
+        _give_up_stdout()
+        sys.exit(1)
+    except OSError as error:  # a full disk behind stdout, say
+        _give_up_stdout()
+        _fail(error, 1)
+
+
+def _give_up_stdout() -> None:
+    """What is still to be written goes nowhere; else Python tries again at its exit, and complains."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(error: Exception, code: int) -> None:
@@ -104,16 +123,19 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """Answer one prompt. The text streams to stdout, the timings go to stderr."""
-    text = sys.stdin.read() if prompt == "-" else prompt
+    text = _stdin() if prompt == "-" else prompt
     if not text:
         raise EmptyPromptError("the prompt is empty; give some text")
     params = SamplingParams(max_tokens, temperature, top_k, top_p, seed, ignore_eos)
+    if token_ids and (raw is False or system is not None):
+        raise UserError("--token-ids are the whole prompt; leave out --chat and --system")
     ids = _parse_ids(text) if token_ids else None
     llm = _load(EngineConfig(model=model, device=device, dtype=dtype, max_num_seqs=8))
-    if raw and system is not None:
-        raise UserError("--system goes with a chat; leave out --raw")
+    as_chat = ids is None and not raw and (raw is False or (llm.has_tokenizer and llm.tokenizer.chat_template is not None))
+    if system is not None and not as_chat:
+        raise UserError(f"--system goes with a chat; leave it out with {'--raw' if raw else 'this model, which has no chat template'}")
     question: Any = ids if ids is not None else text
-    if ids is None and not raw and (raw is False or (llm.has_tokenizer and llm.tokenizer.chat_template is not None)):
+    if as_chat:
         question = [*_conversation(system), {"role": "user", "content": text}]
     output = None
     for update in llm.stream(question, params):
@@ -149,7 +171,7 @@ def chat(
     with suppress(ImportError):
         import readline  # noqa: F401  (line editing and history for input())
     note = Console(stderr=True, highlight=False)
-    note.print(f"{llm.model_config.name} on {llm.device}. /help for commands.", style="dim")
+    note.print(f"{llm.model_config.name} on {llm.device}. /help for commands.", style="dim", markup=False)
     history = _conversation(system)
     while True:
         try:
@@ -157,6 +179,11 @@ def chat(
         except EOFError:
             print()
             return
+        except UnicodeDecodeError as error:
+            note.print(f"that was not text: {error}", markup=False)
+            continue
+        except RuntimeError as error:  # "lost sys.stdin"
+            raise UserError(f"a chat reads what you say from stdin, which is closed ({error})") from error
         except KeyboardInterrupt:
             note.print("\n/quit or Ctrl-D leaves", style="dim")
             continue
@@ -170,8 +197,8 @@ def chat(
         elif line:
             try:
                 answer = _answer(llm, [*history, {"role": "user", "content": line}], params)
-            except UserError as error:
-                note.print(f"{error} (/reset forgets the conversation)")
+            except InferLabError as error:
+                note.print(f"{error} (/reset forgets the conversation)", markup=False)
                 continue
             history += [{"role": "user", "content": line}, {"role": "assistant", "content": answer}]
 
@@ -214,10 +241,19 @@ def models(as_json: Json = False) -> None:
 
 
 def _load(config: EngineConfig) -> LLM:
-    with Console(stderr=True).status(f"Loading {config.model} …"):
+    with Console(stderr=True).status(f"Loading {escape(config.model)} …"):
         from infer_lab import LLM
 
         return LLM(config)
+
+
+def _stdin() -> str:
+    if sys.stdin is None:
+        raise UserError("the prompt should come from stdin (-), which is closed")
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise UserError(f"what came from stdin is not text: {error}") from error
 
 
 def _conversation(system: str | None) -> list[dict[str, str]]:

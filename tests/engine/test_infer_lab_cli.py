@@ -16,6 +16,7 @@ import pytest
 
 import infer_lab
 from infer_lab import cli
+from infer_lab.errors import EngineError
 from infer_lab.llm import LLM
 
 Run = Callable[..., SimpleNamespace]
@@ -231,3 +232,81 @@ def test_without_torch_the_message_says_how_to_install_it() -> None:
 def test_unknown_names_of_the_package_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="NoSuchThing"):
         infer_lab.NoSuchThing  # noqa: B018
+
+
+# -- terminals, pipes and disks -------------------------------------------------------------------------------------------------
+
+
+def _process(*arguments: str, redirect: str = "", **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """The program behind a shell's redirections."""
+    command = ["sh", "-c", f'exec "$@" {redirect}', "sh", sys.executable, "-W", "error", "-m", "infer_lab", *arguments]
+    env = os.environ | {"OMP_NUM_THREADS": "1"} | environment
+    return subprocess.run(command, capture_output=True, env=env, input=b"\xff\xfe\n", cwd="/")
+
+
+@pytest.mark.parametrize(
+    ("redirect", "environment", "code", "words"),
+    [
+        ("", {"PYTHONIOENCODING": "ascii"}, 0, "20 tokens"),
+        (">/dev/full", {}, 1, "No space left"),
+        (">&-", {}, 0, "20 tokens"),
+        ("| head -c 1", {}, 0, ""),
+    ],
+    ids=["ascii terminal", "full disk", "closed stdout", "closed pipe"],
+)
+def test_output_that_cannot_be_written_leaves_no_traceback(
+    tiny_folder: Path, redirect: str, environment: dict[str, str], code: int, words: str
+) -> None:
+    common = ("-m", str(tiny_folder), "--device", "cpu", "-n", "20", "--raw", "--ignore-eos")
+    done = _process("generate", "héllo 你好", *common, redirect=redirect, **environment)
+    assert done.returncode == code and words in done.stderr.decode()
+    assert b"Traceback" not in done.stderr and b"ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["generate", "chat"])
+@pytest.mark.parametrize("redirect", ["", "<&-"], ids=["bytes", "closed"])
+def test_input_that_is_no_text_leaves_no_traceback(tiny_folder: Path, command: str, redirect: str) -> None:
+    prompt = ("-",) if command == "generate" else ()
+    done = _process(command, *prompt, "-m", str(tiny_folder), "--device", "cpu", "-n", "2", redirect=redirect, PYTHONUTF8="0")
+    assert b"Traceback" not in done.stderr and done.returncode == (0 if command == "chat" and not redirect else 2), done.stderr
+
+
+def test_a_prompt_of_bytes_that_are_no_utf_8_is_a_users_mistake(tiny_folder: Path, run: Run) -> None:
+    done = run("generate", os.fsdecode(b"\xff\xfe"), "-m", str(tiny_folder), "--device", "cpu", "--raw")
+    assert done.code == 2 and "UTF-8" in done.err
+
+
+@pytest.mark.parametrize("name", ["[/red]", "a" * 300, "~nobody-of-this-name/x", "[bold]"])
+def test_a_model_name_of_any_kind_is_one_line_and_exit_code_2(run: Run, name: str) -> None:
+    done = run("generate", "x", "-m", name)
+    assert done.code == 2 and done.err.count("\n") == 1 and name[:9] in done.err
+
+
+def test_options_that_would_be_ignored_are_refused(run: Run, tiny_folder: Path, tmp_path: Path) -> None:
+    from tiny_model import write_tiny_model
+
+    plain = str(write_tiny_model(tmp_path, chat_template=False))
+    for arguments in (("1 2", "--token-ids", "--chat"), ("1 2", "--token-ids", "--system", "s")):
+        assert run("generate", *arguments, "-m", str(tiny_folder), "--device", "cpu").code == 2
+    done = run("generate", "x", "--system", "s", "-m", plain, "--device", "cpu")
+    assert done.code == 2 and "no chat template" in done.err
+
+
+def test_a_chat_survives_brackets_and_bytes_and_a_failed_step(
+    run: Run, typed: Callable[..., None], tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = tmp_path / "[red]"
+    named.symlink_to(tiny_folder)
+    asked: list[object] = []
+    stream = LLM.stream
+
+    def failing(self: LLM, messages: object, params: object) -> Iterator[object]:
+        asked.append(messages)
+        if len(asked) == 2:
+            raise EngineError("a step failed [/dim]")
+        return stream(self, messages, params)  # type: ignore[arg-type,return-value]
+
+    monkeypatch.setattr(LLM, "stream", failing)
+    typed("[/red]", "\x00", UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), "[link=x]", "\ud800", "hi")
+    done = run("chat", "-m", str(named), "-n", "3", "--device", "cpu", "--system", "[/b]")
+    assert done.code == 0 and len(asked) == 5 and "[/dim]" in done.err and "not text" in done.err and "UTF-8" in done.err

