@@ -190,6 +190,15 @@ def test_a_measured_figure_has_its_numbers_units_and_provenance(visit, graph):
     expect(figure.locator("table tbody tr").first).to_be_visible()
 
 
+def test_a_model_name_never_breaks_after_a_hyphen(visit):
+    page = visit("questions/part0/kv-cache-size-calculation.html", narrow=True)
+    page.evaluate("document.querySelectorAll('main details').forEach(node => { node.open = true })")
+    names = page.locator("main .il-one-line", has_text=re.compile("^Llama-3-8B$"))
+    assert names.count() > 5
+    lines = page.evaluate("[...document.querySelectorAll('main .il-one-line')].map(node => node.getClientRects().length)")
+    assert set(lines) <= {0, 1}
+
+
 def test_formulas_are_rendered_from_our_own_copy(visit):
     page = visit("book/part0/kv-cache.html")
     expect(page.locator("mjx-container").first).to_be_visible()
@@ -246,6 +255,19 @@ def test_a_search_result_quotes_none_of_the_frame(visit):
     quoted = page.locator("#search-results").inner_text()
     for frame in ("Reveal the answer", "中文 ", "tokenize schedule prefill", "Part 0 questions"):
         assert frame not in quoted
+
+
+def test_a_search_result_says_what_kind_of_page_it_is(visit):
+    page = visit("search.html?q=kv+cache")
+    for start, kind in (
+        ("book/part0/kv-cache", "lesson"),
+        ("questions/part0/kv-cache", "question"),
+        ("labs/part0", "lab"),
+        ("book/part0/index", "part"),
+    ):
+        result = page.locator(f"#search-results li:has(> a[href^='{start}'])").first
+        expect(result).to_be_visible()
+        assert result.evaluate("node => getComputedStyle(node, '::before').content") == f'"{kind}"'
 
 
 def test_a_search_without_result_says_what_to_do(visit):

@@ -19,7 +19,9 @@ from infer_course.content_map import content_map
 from infer_course.schema import Stage
 from infer_course.sphinx_ext import course, included, source
 from infer_course.sphinx_ext.axes import axis, plain
+from infer_course.sphinx_ext.names import pieces
 from infer_course.sphinx_ext.plot import Line, Plot, apart, draw
+from infer_course.sphinx_ext.records import plots_of_record
 from infer_course.sphinx_ext.stages import STAGES
 from infer_course.web_server import NoPortError, NothingToServeError, open_server
 
@@ -198,3 +200,33 @@ def test_files_are_served_with_the_type_that_browsers_insist_on(tmp_path: Path, 
 
     handler = Handler.__new__(Handler)
     assert handler.guess_type(str(tmp_path / name)) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Llama-3-8B and DeepSeek-V3, SmolLM2-135M.", ["Llama-3-8B", "DeepSeek-V3", "SmolLM2-135M"]),
+        ("a KV-cache of 80-bit words, kv-cache-by-hand", []),
+        ("https://example.org/Llama-3-8B and a/Qwen2.5-7B", []),
+        ("gpt-oss-120b (GQA-8)", ["gpt-oss-120b", "GQA-8"]),
+        ("a-name-that-is-longer-than-any-model-has-1", []),
+    ],
+)
+def test_names_that_stay_on_one_line(text, names):
+    found = pieces(text)
+    assert [piece for piece, name in found if name] == names
+    assert "".join(piece for piece, _ in found) == text
+
+
+def test_lines_of_one_name_are_drawn_apart_and_say_what_differs(graph):
+    record = next(record for record in graph.measurements.values() if record.series)
+    series = next(iter(record.series.values()))
+    twice = record.model_copy(
+        update={
+            "series": {
+                f"{line}-{case}": series.model_copy(update={"title": line}) for case in ("4x8", "16x32") for line in ("ours", "floor")
+            }
+        }
+    )
+    small, large = plots_of_record(twice)
+    assert "4x8" in small and "16x32" in large and small.count("ours") == large.count("ours")

@@ -2,7 +2,8 @@
 
 Kept free of the book builder's own modules: any Sphinx with MyST can use it. To read: `source` (a page's source), `roles`, `embeds`,
 `measured` (records), `included` (code, drawings), `card_page`, `lesson_page` (directives and arrangement), `pages` (filling and
-framing), `docnodes` (nodes and their HTML), `search_words` (what the index holds).
+framing), `docnodes` (nodes and their HTML), `search_words` (what the
+index holds), `names` (of models, which do not break).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from infer_course.sphinx_ext import (
     included,
     lesson_page,
     measured,
+    names,
     pages,
     roles,
     search_words,
@@ -61,6 +63,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_transform(card_page.ArrangeCard)
     app.add_transform(lesson_page.SurroundPages)
     app.add_post_transform(embeds.EmbedCards)
+    app.add_post_transform(names.KeepNames)
     app.connect("config-inited", configure)
     app.connect("builder-inited", course.attach, priority=100)
     app.connect("env-get-outdated", pages.outdated)

@@ -19,6 +19,7 @@ from sphinx.errors import ExtensionError
 from infer_course.content_map import Part, content_map
 from infer_course.graph import Graph, load
 from infer_course.nodes import Card, Lab, Lesson
+from infer_course.sphinx_ext.names import on_one_line
 from infer_course.sphinx_ext.stages import STAGES
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -78,6 +79,7 @@ def read(root: Path) -> Course:
     templates = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
+    templates.filters["names"] = on_one_line
     return Course(graph, pages, {part.part: part for part in content_map().parts}, templates, _digest(graph))
 
 

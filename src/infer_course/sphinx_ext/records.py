@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -39,11 +40,27 @@ def plot_of(chosen: Sequence[tuple[Measurement, str]], title: str = "", x_unit: 
 
 
 def plots_of_record(record: Measurement) -> list[str]:
-    """HTML of all that a record drew: one plot for each pair of units."""
-    groups: dict[tuple[str, str], list[tuple[Measurement, str]]] = {}
+    """HTML of all that a record drew: one plot for each pair of units; lines of one name are of different cases, so each has its own."""
+    groups: dict[tuple[str, str, int], list[tuple[Measurement, str]]] = {}
+    titles: Counter[tuple[str, str, str]] = Counter()
     for name, found in record.series.items():
-        groups.setdefault((found.x.unit, found.y.unit), []).append((record, name))
-    return [html_of(plot_of(chosen), f"all-{record.id.replace('/', '-')}-{number}") for number, chosen in enumerate(groups.values())]
+        units = (found.x.unit, found.y.unit)
+        case = titles[(*units, found.title)]
+        titles[(*units, found.title)] += 1
+        groups.setdefault((*units, case), []).append((record, name))
+    cases = [_shared_end([name for _, name in chosen]) if len(groups) > 1 else "" for chosen in groups.values()]
+    drawn = []
+    for number, (case, chosen) in enumerate(zip(cases, groups.values(), strict=True)):
+        head = f'<p class="il-label">{escape(case)}</p>' if case else ""
+        drawn.append(head + html_of(plot_of(chosen), f"all-{record.id.replace('/', '-')}-{number}"))
+    return drawn
+
+
+def _shared_end(names: Sequence[str]) -> str:
+    """`cublas-4096x4096`, `floor-4096x4096` → `4096x4096`; nothing where a name is alone or nothing is shared."""
+    ends = [tuple(reversed(re.split(r"[-_]", name))) for name in names]
+    shared = [words[0] for words in zip(*ends, strict=False) if len(set(words)) == 1]
+    return " ".join(reversed(shared)) if len(names) > 1 else ""
 
 
 def html_of(plot: Plot, key: str) -> str:
