@@ -97,8 +97,9 @@ def decode_jobs(target: _common.Target) -> list[Job]:
 
 def norm_jobs() -> list[Job]:
     jobs = []
-    for (rows, size), per, warps in itertools.product(((2048, "many"), (16384, "many"), (64, "few")), (1, 2, 4), (2, 4, 8, 16)):
-        config = NormConfig(per, warps)
+    sizes = ((64, "few"), (2048, "many"), (16384, "huge"))
+    for (rows, size), (per, warps), evict in itertools.product(sizes, ((1, 2), (1, 4), (1, 8), (1, 16), (2, 8), (4, 16)), (False, True)):
+        config = NormConfig(per, warps, evict)
         build = functools.partial(norm_case, dtype=torch.bfloat16, rows=rows, hidden=4096, config=config)
         jobs.append(Job(("rmsnorm", f"h4096-{size}"), f"{rows}x4096", build, config))
     return jobs

@@ -27,6 +27,7 @@ def _rmsnorm_kernel(
     x_ptr, residual_ptr, weight_ptr, out_ptr, num_rows, eps,
     stride_xt, stride_xh, stride_rt, stride_rh, stride_ot, stride_oh,
     HEADS: tl.constexpr, HIDDEN: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, RESIDUAL: tl.constexpr,
+    EVICT: tl.constexpr,
 ):  # fmt: skip
     """ROWS rows a program; row r is head r % HEADS of token r // HEADS."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -34,12 +35,14 @@ def _rmsnorm_kernel(
     mask = (row < num_rows)[:, None] & (col < HIDDEN)[None, :]
     token = row // HEADS
     head = row % HEADS
-    x = tl.load(x_ptr + (token * stride_xt + head * stride_xh)[:, None] + col[None, :], mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + (token * stride_xt + head * stride_xh)[:, None] + col[None, :], mask=mask, other=0.0, eviction_policy=EVICT).to(
+        tl.float32
+    )
     weight = tl.load(weight_ptr + col, mask=col < HIDDEN, other=0.0).to(tl.float32)
     if RESIDUAL:
         at = residual_ptr + (token * stride_rt + head * stride_rh)[:, None] + col[None, :]
-        stored = (x + tl.load(at, mask=mask, other=0.0).to(tl.float32)).to(residual_ptr.dtype.element_ty)
-        tl.store(at, stored, mask=mask)
+        stored = (x + tl.load(at, mask=mask, other=0.0, eviction_policy=EVICT).to(tl.float32)).to(residual_ptr.dtype.element_ty)
+        tl.store(at, stored, mask=mask, eviction_policy=EVICT)
         x = stored.to(tl.float32)
     scale = tl.rsqrt(tl.sum(x * x, 1) / HIDDEN + eps)
     out = x * scale[:, None] * weight[None, :]
@@ -48,14 +51,17 @@ def _rmsnorm_kernel(
 
 @dataclass(frozen=True, slots=True)
 class NormConfig:
+    """evict_first: the tensors are larger than the L2, so nothing is gained by keeping them there."""
+
     rows: int
     num_warps: int
+    evict_first: bool = False
 
 
 def norm_config(target: Target, hidden: int, num_rows: int) -> NormConfig:
     """Rows a program and warps: 16 bytes a thread and read, several rows where they are short."""
     block = next_power_of_2(hidden)
-    size = "few" if num_rows <= 8 * target.num_sms else "many"
+    size = "few" if num_rows <= 8 * target.num_sms else "many" if num_rows <= 64 * target.num_sms else "huge"
     found = _common.tuned(target, "rmsnorm", f"h{block}-{size}")
     if found:
         return NormConfig(**found)
@@ -103,6 +109,7 @@ def rmsnorm(
     launch(
         _rmsnorm_kernel, (cdiv(num_rows, c.rows),),
         x, residual, weight, out, num_rows, eps, xt, xh, rt, rh, ot, oh,
-        HEADS=heads, HIDDEN=hidden, BLOCK=next_power_of_2(hidden), ROWS=c.rows, RESIDUAL=residual is not None, num_warps=c.num_warps,
+        HEADS=heads, HIDDEN=hidden, BLOCK=next_power_of_2(hidden), ROWS=c.rows, RESIDUAL=residual is not None,
+        EVICT="evict_first" if c.evict_first else "", num_warps=c.num_warps,
     )  # fmt: skip
     return out
