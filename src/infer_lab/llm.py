@@ -126,7 +126,7 @@ class LLM:
         else:
             ids = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)  # type: ignore[union-attr]  (arrays)
             for token in ids:
-                if not isinstance(token, Integral) or isinstance(token, bool) or not 0 <= token < self.model_config.vocab_size:
+                if not isinstance(token, Integral) or isinstance(token, bool) or not 0 <= int(token) < self.model_config.vocab_size:
                     raise InvalidRequestError(
                         f"prompt {index}: {token!r} is not a token id; the vocabulary has {self.model_config.vocab_size}"
                     )

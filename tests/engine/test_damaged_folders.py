@@ -6,19 +6,16 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tiny_model import write_tiny_model
 
 from infer_lab import LLM, SamplingParams
 from infer_lab.errors import CheckpointError, UserError
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-from tiny_model import write_tiny_model
 
 Q = "model.layers.0.self_attn.q_proj.weight"
 LLAMA3 = {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 64}
