@@ -86,8 +86,8 @@ def time_per_step(run: Callable[[int], object], num_tokens: int) -> float:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--tokens", type=int, default=48, help="tokens timed per run")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=24, help="tokens timed per run")
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=0, help="0: as torch chooses")
     parser.add_argument("--record", action="store_true", help="write a measurement record")
     parser.add_argument("--quick", action="store_true", help="few tokens and rounds, to see that it runs")

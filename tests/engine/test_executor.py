@@ -12,9 +12,10 @@ import pytest
 
 from infer_lab import LLM, SamplingParams
 from infer_lab.core.group import make_children
-from infer_lab.core.plan import PLACEHOLDER
+from infer_lab.core.plan import PLACEHOLDER, AdmittedRequest, BlockCopy, ScheduledRequest, StepPlan
 from infer_lab.core.request import Request
 from infer_lab.core.scheduler import Scheduler
+from infer_lab.worker import model_executor
 
 PROMPTS = [[7, 8, 9], list(range(30, 75)), [5], list(range(100, 120))]
 
@@ -103,3 +104,27 @@ def test_nobody_reads_a_block_that_is_not_its_own(
         monkeypatch.setattr(llm.engine.executor, "execute", _poisoned(llm.engine.executor.execute, llm))
         outputs = llm.generate(PROMPTS, [_params(i) for i in range(len(PROMPTS))])
     assert [output.token_ids for output in outputs] == expected
+
+
+def test_swaps_out_go_before_swaps_in_and_copies_come_last(tiny_folder: Path) -> None:
+    with LLM(str(tiny_folder), device="cpu", num_kv_blocks=6, preemption="swap", num_host_kv_blocks=4) as llm:
+        device, host = llm.kv_cache.device, llm.kv_cache.host
+        for i in range(6):
+            device[:, :, i] = i
+        host[:, :, 2] = 20
+        # block 3 leaves for the host, what lay there comes in its place, and that is then copied to block 5
+        plan = StepPlan(0, swap_out=(BlockCopy(3, 1),), swap_in=(BlockCopy(2, 3),), copies=(BlockCopy(3, 5),))
+        llm.engine.executor.execute(plan)
+        assert [float(device[0, 0, i, 0, 0, 0]) for i in range(6)] == [0, 1, 2, 20, 4, 20] and float(host[0, 0, 1, 0, 0, 0]) == 3
+
+
+@pytest.mark.parametrize("drafts", [0, 2])
+def test_a_token_is_drawn_by_its_seed_and_the_position_where_it_will_stand(tiny: LLM, drafts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, ...]] = []
+    monkeypatch.setattr(model_executor, "sample", lambda logits, params, positions: seen.append(tuple(positions)) or logits.argmax(-1))
+    batch, tokens = tiny.engine.executor.batch, tuple(range(9))
+    batch.admit(AdmittedRequest("r", tokens, 9, SamplingParams(temperature=1.0, seed=1)))
+    tiny.engine.executor.execute(StepPlan(0, (ScheduledRequest("r", 0, tokens, True, 0, (1,), num_drafts=drafts),)))
+    batch.release("r")
+    # 9 tokens stand at 0 … 8, the new one at 9; the model's own choice in place of drafts 7 and 8 stands there
+    assert seen == [tuple(range(9 - drafts, 10))]

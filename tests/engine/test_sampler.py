@@ -65,6 +65,11 @@ def test_a_tiny_temperature_is_greedy_and_never_nan(temperature: float) -> None:
     assert torch.equal(sample(logits, params, [7] * 64), logits.argmax(-1))
 
 
+def test_huge_logits_at_a_tiny_temperature_are_greedy() -> None:
+    logits = torch.tensor([[1e10, 2e10, -3e38], [3e38, -3e38, 0.0]])
+    assert sample(logits, [SamplingParams(temperature=1e-35, seed=1)] * 2, [0, 1]).tolist() == [1, 0]
+
+
 def test_a_huge_temperature_is_uniform() -> None:
     _assert_close(_frequencies(SamplingParams(temperature=1e30, seed=2)), torch.full((8,), 1 / 8))
 
