@@ -117,7 +117,7 @@ def test_an_engine_option_of_the_wrong_kind_is_named(tiny_folder: Path, options:
 @pytest.mark.parametrize("options", [{"num_kv_blocks": 10**12}, {"num_kv_blocks": 10, "num_host_kv_blocks": 10**12}], ids=str)
 def test_a_cache_that_cannot_fit_is_refused_with_both_figures(tiny_folder: Path, options: dict[str, int]) -> None:
     with pytest.raises(DoesNotFitError, match=r"GiB.*but the host has .* GiB free"):
-        LLM(EngineConfig(str(tiny_folder), device="cpu", **options))
+        LLM(EngineConfig(str(tiny_folder), device="cpu", **options))  # type: ignore[arg-type]
 
 
 def test_room_for_more_requests_than_there_are_blocks_costs_nothing(tiny_folder: Path) -> None:
