@@ -32,6 +32,7 @@ from infer_lab.kernels import _common
 SOURCES = (
     "benchmarks/attention.py", "benchmarks/attention_cases.py", "src/infer_lab/bench/timer.py", "src/infer_lab/kernels/flash_prefill.py",
     "src/infer_lab/kernels/hopper_prefill.py", "src/infer_lab/kernels/_hopper_prefill_kernel.py", "src/infer_lab/kernels/paged_decode.py",
+    "src/infer_lab/kernels/_paged_decode_kernel.py",
 )  # fmt: skip
 PREFILLS = (Prefill(2, 4096, 32, 8, 128), Prefill(1, 8192, 32, 8, 128), Prefill(1, 16384, 32, 8, 128), Prefill(1, 8192, 32, 8, 64))
 DECODES = (Decode(64, 4096, 32, 8, 128), Decode(16, 4096, 32, 8, 128), Decode(1, 32768, 32, 8, 128), Decode(1, 4096, 32, 8, 128))
