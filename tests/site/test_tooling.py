@@ -17,7 +17,7 @@ from sphinx.errors import ExtensionError
 from infer_course import site, web_build
 from infer_course.content_map import content_map
 from infer_course.schema import Stage
-from infer_course.sphinx_ext import course, included, source
+from infer_course.sphinx_ext import course, gone, included, source
 from infer_course.sphinx_ext.axes import axis, plain
 from infer_course.sphinx_ext.names import pieces
 from infer_course.sphinx_ext.plot import Line, Plot, apart, draw
@@ -230,3 +230,19 @@ def test_lines_of_one_name_are_drawn_apart_and_say_what_differs(graph):
     )
     small, large = plots_of_record(twice)
     assert "4x8" in small and "16x32" in large and small.count("ours") == large.count("ours")
+
+
+def test_a_page_goes_with_its_source_and_nothing_else_does(tmp_path):
+    for name in (
+        "index.html",
+        "search.html",
+        "questions/part0/a.html",
+        "questions/part0/old.html",
+        "book/x.html",
+        "_static/y.html",
+        "labs/z.png",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("page")
+    assert gone.remove(tmp_path, {"index.html", "questions/part0/a.html", "book/x.html"}) == ["questions/part0/old.html"]
+    assert (tmp_path / "search.html").is_file() and (tmp_path / "_static/y.html").is_file() and (tmp_path / "labs/z.png").is_file()

@@ -19,6 +19,7 @@ from infer_course.sphinx_ext import (
     course,
     docnodes,
     embeds,
+    gone,
     included,
     lesson_page,
     measured,
@@ -72,6 +73,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", pages.describe, priority=400)
     app.connect("html-page-context", pages.frame, priority=900)
     app.connect("build-finished", sitemap.write)
+    app.connect("build-finished", gone.remove_gone)
     app.add_css_file("gen/site.css", priority=900)
     app.add_js_file("gen/site.mjs", type="module")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
