@@ -44,7 +44,7 @@ def _schedule() -> str:
         y = -28 + row * 20
         parts += [_box(-36 + 13 * i, y, 11, 13, "p-full" if row == 0 and i < filled else "p-thin", 3) for i in range(total)]
         parts.append(f'<path class="p-hair" d="M-46 {y + 6.5}h7"/>')
-    return "".join(parts) + '<path class="p-dash" d="M43-34v64"/>' + _text(0, 33, "budget")
+    return "".join(parts) + '<path class="p-dash" d="M43-34v64"/>' + _text(10, 14, "budget")
 
 
 def _prefill() -> str:
