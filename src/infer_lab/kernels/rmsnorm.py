@@ -8,7 +8,7 @@ two steps would give; the norm itself is float32 throughout and rounded once (Zh
 A row lives in registers from read to write. Loads are plain pointers: in Triton 3.6 a bulk copy feeding a reduction is slower.
 """
 
-# pyright: reportGeneralTypeIssues=false
+# pyright: reportGeneralTypeIssues=false, reportArgumentType=false
 from __future__ import annotations
 
 from dataclasses import dataclass
