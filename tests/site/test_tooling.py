@@ -21,7 +21,7 @@ from infer_course.sphinx_ext import course, gone, included, source
 from infer_course.sphinx_ext.axes import axis, plain
 from infer_course.sphinx_ext.names import pieces
 from infer_course.sphinx_ext.plot import Line, Plot, apart, draw
-from infer_course.sphinx_ext.records import plots_of_record
+from infer_course.sphinx_ext.records import cited_values, plots_of_record
 from infer_course.sphinx_ext.stages import STAGES
 from infer_course.web_server import NoPortError, NothingToServeError, open_server
 
@@ -246,3 +246,10 @@ def test_a_page_goes_with_its_source_and_nothing_else_does(tmp_path):
         (tmp_path / name).write_text("page")
     assert gone.remove(tmp_path, {"index.html", "questions/part0/a.html", "book/x.html"}) == ["questions/part0/old.html"]
     assert (tmp_path / "search.html").is_file() and (tmp_path / "_static/y.html").is_file() and (tmp_path / "labs/z.png").is_file()
+
+
+def test_values_that_any_text_cites_are_shown_first(graph):
+    for record in graph.measurements.values():
+        for page in graph.pages.values():
+            for name in re.findall(rf"\{{measured\}}`{re.escape(record.id)}:([\w-]+)", page.text.body):
+                assert name in cited_values(graph, record.id)

@@ -89,9 +89,10 @@ def data_table(plot: Plot) -> str:
 
 def cited_values(graph: Graph, record_id: str) -> list[str]:
     """Names of the record's values that some text cites, in the record's order."""
-    citing = re.compile(re.escape(record_id) + r":(\w+)")
+    citing = re.compile(re.escape(record_id) + r":([\w-]+)")
     nodes: Iterable = (*graph.lessons.values(), *graph.cards.values(), *graph.labs.values())
-    cited = {name for node in nodes for text in texts_of(node) for name in citing.findall(text.body)}
+    texts = [*(text for node in nodes for text in texts_of(node)), *(page.text for page in graph.pages.values())]
+    cited = {name for text in texts for name in citing.findall(text.body)}
     return [name for name in graph.measurements[record_id].values if name in cited]
 
 
