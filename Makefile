@@ -48,7 +48,7 @@ check: $(VENV)/.course ## check the course: graph, links, numbers, limits
 
 lint: $(VENV)/.dev ## style and types
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/pyright
+	@$(VENV)/bin/pyright --pythonpath $(PY)
 
 browser: $(VENV)/.dev ## find a Chromium for the page tests, or install one
 	@$(PY) -m tests.site.browser
