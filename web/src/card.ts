@@ -15,9 +15,10 @@ export function revealAnswer(): boolean {
 /** Goes to the first follow-up that is not open yet, past all the numbers on the way; the answer opens first. False when all are open. */
 export function nextFollowUp(): boolean {
   revealAnswer();
-  const next = all<HTMLDetailsElement>(".il-chain > li:not([hidden]) > details:not([open])")[0];
+  const next = all<HTMLDetailsElement>(".il-chain > li > details:not([open])")[0];
   const summary = next && one("summary", next);
-  if (!summary) return false;
+  if (!next || !summary) return false;
+  if (next.parentElement) next.parentElement.hidden = false; // the one before was opened just now, and its toggle event is still to come
   summary.focus();
   summary.scrollIntoView({ block: "center" });
   return true;
