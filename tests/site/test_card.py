@@ -82,6 +82,7 @@ def test_j_and_k_walk_through_the_cards(visit, graph):
     for name in order[1:]:
         page.keyboard.press("j")
         expect(page.locator("body")).to_have_attribute("data-card", name)
+        page.wait_for_load_state("load")  # the text is there before the script that listens
     page.keyboard.press("k")
     expect(page.locator("body")).to_have_attribute("data-card", order[-2])
 
