@@ -8,6 +8,7 @@ import torch
 from tiny_model import write_tiny_model
 
 from infer_lab import LLM
+from tests.poison import unwritten_kv_is_nan  # noqa: F401
 
 
 @pytest.fixture(scope="session", autouse=True)

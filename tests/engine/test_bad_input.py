@@ -25,7 +25,7 @@ LONG = SamplingParams(max_tokens=12, ignore_eos=True)
         b"abc",
         [b"abc"],
         {"prompt": "a"},
-        {"a", "b"},
+        {"a"},
         ["a", 5],
         [[1.0]],
         [[True]],

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from infer_lab import LLM
+from tests.poison import unwritten_kv_is_nan  # noqa: F401
 
 
 @pytest.fixture(scope="session")
