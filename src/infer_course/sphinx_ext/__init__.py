@@ -71,6 +71,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", source.rewrite)
     app.connect("doctree-resolved", pages.resolve)
     app.connect("html-page-context", pages.describe, priority=400)
+    app.connect("html-page-context", pages.bundles, priority=500)
     app.connect("html-page-context", pages.frame, priority=900)
     app.connect("build-finished", sitemap.write)
     app.connect("build-finished", gone.remove_gone)

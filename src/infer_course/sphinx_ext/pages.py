@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -64,6 +65,14 @@ def link_from(app: Sphinx, name: str) -> Callable[..., str]:
         return (address or ("" if anchor else posixpath.basename(app.builder.get_target_uri(other)))) + (f"#{anchor}" if anchor else "")
 
     return to
+
+
+def bundles(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+    """Event `html-page-context`: `bundle: drill` in a page's front matter loads `gen/drill.mjs`, and `gen/drill.css` if there is one."""
+    for name in str(app.env.metadata.get(pagename, {}).get("bundle", "")).split():
+        app.add_js_file(f"gen/{name}.mjs", type="module")
+        if (Path(app.srcdir) / "book" / "_static" / "gen" / f"{name}.css").is_file():
+            app.add_css_file(f"gen/{name}.css", priority=910)
 
 
 def frame(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
