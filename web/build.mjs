@@ -10,6 +10,8 @@ const pages = readdirSync("src", { withFileTypes: true }).filter((entry) => entr
 const styles = pages.filter((name) => existsSync(`css/${name}.css`));
 const entries = (names, path) => Object.fromEntries(names.map((name) => [name, path(name)]));
 
+// What several share, or import when it is needed (`await import(…)`), becomes a file of its own (`splitting`).
 // `.mjs`: a plain `.js` in a static folder may be put on pages by the book builder on its own.
-await build({ ...common, entryPoints: { site: "src/site.ts", ...entries(pages, (name) => `src/${name}/page.ts`) }, format: "esm", target: "es2022", outExtension: { ".js": ".mjs" } });
+const scripts = { site: "src/site.ts", python: "src/python.ts", "python-worker": "src/python-worker.ts", ...entries(pages, (name) => `src/${name}/page.ts`) };
+await build({ ...common, entryPoints: scripts, format: "esm", splitting: true, target: "es2022", outExtension: { ".js": ".mjs" } });
 await build({ ...common, entryPoints: { site: "css/site.css", ...entries(styles, (name) => `css/${name}.css`) }, target: ["chrome111", "firefox113", "safari16.4"] });

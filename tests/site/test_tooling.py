@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from sphinx.errors import ExtensionError
 
 from infer_course import site, web_build
+from infer_course.axes import axis, plain
 from infer_course.content_map import content_map
+from infer_course.plot import Line, Plot, apart, draw
 from infer_course.schema import Stage
 from infer_course.sphinx_ext import course, gone, included, source
-from infer_course.sphinx_ext.axes import axis, plain
 from infer_course.sphinx_ext.names import pieces
-from infer_course.sphinx_ext.plot import Line, Plot, apart, draw
 from infer_course.sphinx_ext.records import cited_values, plots_of_record
 from infer_course.sphinx_ext.stages import STAGES
 from infer_course.web_server import NoPortError, NothingToServeError, open_server

@@ -12,9 +12,9 @@ from sphinx.util.docutils import SphinxDirective
 
 from infer_course.measure import find_record
 from infer_course.nodes import Measurement
+from infer_course.plot import Plot
 from infer_course.sphinx_ext.course import of
 from infer_course.sphinx_ext.docnodes import element, from_graph, raw
-from infer_course.sphinx_ext.plot import Plot
 from infer_course.sphinx_ext.records import data_table, html_of, plot_of
 from infer_lab.errors import UserError
 

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from infer_course.axes import plain
 from infer_course.graph import Graph, texts_of
 from infer_course.nodes import Measurement
-from infer_course.sphinx_ext.axes import plain
-from infer_course.sphinx_ext.plot import KINDS, Line, Plot, draw
+from infer_course.plot import KINDS, Line, Plot, draw
 from infer_lab.units import Quantity
 
 SHOWN_UNITS = {"1": "", "x": "×", "us": "µs", "tok": "tokens", "tok/s": "tokens/s", "req": "requests"}

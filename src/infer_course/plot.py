@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from textwrap import wrap
 
-from infer_course.sphinx_ext.axes import Axis, axis, plain
+from infer_course.axes import Axis, axis, plain
 
 KINDS = ("measured", "predicted", "limit", "peer")
 CHAR = 6.9  # mean width of a bold 13 px character in the system faces, with a little air
