@@ -9,10 +9,9 @@ from rich.markdown import Markdown
 from rich.markup import escape
 from rich.table import Table
 
-from infer_course import calc, measure
-from infer_course.errors import CourseError
+from infer_course import measure
+from infer_course.evaluated import with_numbers
 from infer_course.graph import Graph, Node
-from infer_course.markdown import replace_roles
 from infer_course.nodes import Card, Lab, Lesson, Measurement
 from infer_course.schema import RubricItem
 
@@ -42,22 +41,6 @@ def show(console: Console, graph: Graph, node: Node, pause: Pause) -> None:
         case _:
             _heading(console, node.title.en)
             _related(console, "Cards", list(node.cards))
-
-
-def with_numbers(text: str, graph: Graph) -> str:
-    """Markdown with `{calc}`, `{measured}` and `{given}` replaced by what they come to; other roles by their text."""
-
-    def number(name: str, body: str) -> str:
-        try:
-            if name == "calc":
-                return calc.evaluate(body, graph).text
-            if name == "measured":
-                return measure.evaluate(body, graph).text
-        except CourseError as error:
-            return f"[{error}]"
-        return body
-
-    return replace_roles(text, number)
 
 
 def _card(console: Console, graph: Graph, card: Card, pause: Pause) -> None:

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from course.tree import Tree
 from infer_course import cli
 from infer_course.check import SCHEMA_FILE
+from infer_course.evaluated import with_numbers
 from infer_course.graph import load
 from infer_course.schema import json_schema
 from infer_course.stats import stats
-from infer_course.terminal import with_numbers
 
 CARD = "questions/part0/kv-cache-principle.md"
 

@@ -15,6 +15,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 
 from infer_course.sphinx_ext import (
+    card_files,
     card_page,
     course,
     docnodes,
@@ -75,6 +76,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", pages.frame, priority=900)
     app.connect("build-finished", sitemap.write)
     app.connect("build-finished", gone.remove_gone)
+    app.connect("build-finished", card_files.write)
     app.add_css_file("gen/site.css", priority=900)
     app.add_js_file("gen/site.mjs", type="module")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

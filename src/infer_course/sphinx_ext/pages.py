@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 from docutils import nodes
 from sphinx.application import Sphinx
 
+from infer_course.asked import asked_of
 from infer_course.content_map import content_map
 from infer_course.measure import changed_sources
 from infer_course.nodes import Card, Lab, Lesson
 from infer_course.shown import grouped
 from infer_course.sphinx_ext.course import Course, docname, of
 from infer_course.sphinx_ext.docnodes import from_graph, raw
-from infer_course.sphinx_ext.estimate import asked_of
 from infer_course.sphinx_ext.path_diagram import path_diagram
 from infer_course.sphinx_ext.records import cited_values, plots_of_record
 from infer_course.stats import stats

@@ -31,6 +31,7 @@ class Asked:
     choices: tuple[tuple[str, float], ...]
     percent: float
     answer: str
+    value: float
 
 
 def asked_of(card: Card, graph: Graph) -> Asked | None:
@@ -40,7 +41,7 @@ def asked_of(card: Card, graph: Graph) -> Asked | None:
     found = calc.evaluate(f"{card.estimate.expr} | {card.estimate.unit}", graph)
     units = next((group for group in UNITS if card.estimate.unit in group), (card.estimate.unit,))
     choices = tuple((SHOWN.get(unit, unit), value) for unit in units if (value := _in(found.quantity, unit)) is not None)
-    return Asked(choices, card.estimate.tolerance * 100, found.text)
+    return Asked(choices, card.estimate.tolerance * 100, found.text, float(found.quantity.value))
 
 
 def _in(value: Quantity, unit: str) -> float | None:
