@@ -96,6 +96,8 @@ class Workload:
             for name in list(world.asked):
                 if r.random() < 0.4:
                     world.propose(name, r.randint(1, 5), r.randint(0, 5))
+                elif r.random() < 0.2:
+                    world.propose_placeholders(name, r.randint(1, 5))
 
     def run(self, num_operations: int) -> None:
         r, world = self.r, self.world

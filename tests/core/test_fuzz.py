@@ -16,7 +16,7 @@ from .fuzz import fuzz
 
 def test_500_random_scenarios_read_only_their_own_kv_and_give_the_reference_output() -> None:
     seen = fuzz(0, 500)
-    rare = ("preempted_in_flight", "swapped_in", "forked_with_copy", "placeholders", "drafts", "mixed")
+    rare = ("preempted_in_flight", "swapped_in", "forked_with_copy", "placeholders", "drafts", "own_drafts", "mixed")
     assert min(seen[what] for what in rare) >= 20, seen
 
 
@@ -46,6 +46,14 @@ def blocks_are_filed_when_planned(patch: pytest.MonkeyPatch) -> None:
 
 def rejected_drafts_count_as_computed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Scheduler, "_roll_back", lambda self, scheduled, request, num_tokens, step: None)
+
+
+def a_fork_is_made_from_a_sibling_that_has_no_kv_yet(patch: pytest.MonkeyPatch) -> None:
+    def source(self: Planner, request, step):
+        group = self.life.groups.get(request.group_id or "")
+        return next((m for m in (group.running() if group else []) if m.num_computed_tokens >= request.num_prompt_tokens - 1), None)
+
+    patch.setattr(Planner, "_fork_source", source)
 
 
 def the_newest_token_counts_as_written(patch: pytest.MonkeyPatch) -> None:
@@ -137,6 +145,7 @@ FAULTS = [
     keys_leave_out_the_adapter,
     blocks_are_filed_when_planned,
     rejected_drafts_count_as_computed,
+    a_fork_is_made_from_a_sibling_that_has_no_kv_yet,
     the_newest_token_counts_as_written,
     a_full_hit_leaves_nothing_to_compute,
     hits_are_not_held,

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from infer_lab.core.config import SchedulerConfig
-from infer_lab.core.plan import StepOutput, StepPlan
+from infer_lab.core.plan import PLACEHOLDER, StepOutput, StepPlan
 from infer_lab.core.request import Request, RequestStatus, RequestUpdate
 from infer_lab.core.scheduler import Scheduler
 
@@ -105,6 +105,11 @@ class World:
         self.scheduler.propose(name, drafts)
         self.check()
 
+    def propose_placeholders(self, name: str, num_drafts: int) -> None:
+        """The worker shall guess."""
+        self.scheduler.propose(name, [PLACEHOLDER] * num_drafts)
+        self.check()
+
     def issue(self) -> StepPlan:
         scheduler = self.scheduler
         before = {request: request.num_computed_tokens for request in scheduler.running}
@@ -138,7 +143,8 @@ class World:
             forked_with_copy=len(plan.copies),
             cached_tokens=record.cached_tokens,
             drafts=record.draft_tokens,
-            placeholders=sum(-1 in scheduled.token_ids for scheduled in plan.scheduled),
+            placeholders=sum(PLACEHOLDER in scheduled.token_ids for scheduled in plan.scheduled) if self.config.async_scheduling else 0,
+            own_drafts=sum(PLACEHOLDER in scheduled.draft_token_ids for scheduled in plan.scheduled),
         )
 
     def complete(self) -> list[RequestUpdate]:

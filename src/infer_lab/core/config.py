@@ -33,6 +33,8 @@ class SchedulerConfig:
       admission: what must fit into free blocks before a request is admitted: its first "chunk", its "prompt", or the whole
         "request" with all that it may generate, beside all that the running ones may (then nothing is ever preempted).
       preemption: "recompute" throws KV away; "swap" moves it to the host while there is room, else recomputes.
+    Drafts
+      vocab_size: tokens that the model knows, so that no draft lies beyond them; 0 = not checked.
     Running ahead
       async_scheduling: a plan may contain tokens that the plan before it will sample (`PLACEHOLDER`).
     step_records: how many of the last steps are kept for looking at.
@@ -57,6 +59,7 @@ class SchedulerConfig:
     tenant_weights: Mapping[str, float] = field(default_factory=dict)
     admission: Literal["chunk", "prompt", "request"] = "prompt"
     preemption: Literal["recompute", "swap"] = "recompute"
+    vocab_size: int = 0
     async_scheduling: bool = False
     step_records: int = 1024
 
@@ -66,7 +69,7 @@ class SchedulerConfig:
                 raise UserError(message)
 
         whole = ("num_blocks", "block_size", "max_num_batched_tokens", "max_num_seqs", "max_model_len", "num_host_blocks", "step_records")
-        limits = ("max_num_partial_prefills", "max_waiting_requests", "max_waiting_tokens", "max_waiting_per_tenant")
+        limits = ("max_num_partial_prefills", "max_waiting_requests", "max_waiting_tokens", "max_waiting_per_tenant", "vocab_size")
         for name in (*whole, *limits, "long_prefill_token_threshold"):
             require(isinstance(getattr(self, name), int), f"{name} must be a whole number, got {getattr(self, name)!r}")
         for name in ("watermark", "priority_aging_s"):

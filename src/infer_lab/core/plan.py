@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 PLACEHOLDER = -1
-"""In a plan issued ahead of the outputs before it: the token that the request's previous step samples. The worker knows it by then."""
+"""A token that the worker will know: in a plan issued ahead of the outputs before it, the one that the request's previous step samples;
+among drafts, one that the worker's draft model guesses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class ScheduledRequest(NamedTuple):
     """What one request computes in this step.
 
     The step writes KV for positions [start, start + len(token_ids)) and reads KV of [0, start).
-    The last `num_drafts` of `token_ids` are unverified guesses of a drafter.
+    The last `num_drafts` of `token_ids` are unverified guesses of a drafter: token ids, or each a PLACEHOLDER, which the worker's own
+    draft model puts a token in place of.
     `samples` says whether the request gets a new token from this step: true when, after it, KV holds every known token.
     `new_block_ids` go to the row's block table from index `first_new_block` on (0 with a new or resumed request).
     Position p lives in slot block_table[p // block_size] * block_size + p % block_size.

@@ -205,11 +205,11 @@ class Planner:
         step.served[tenant] = step.served.get(tenant, 0) + count
         step.requests.append(request)
         step.scheduled.append(ScheduledRequest(request.request_id, start, tokens, samples, num_blocks, new_blocks, num_drafts))
+        step.draft_tokens += num_drafts
         if samples and count - num_drafts == 1 and start >= request.num_prompt_tokens:
             step.decode_tokens += 1
-            step.draft_tokens += num_drafts
         else:
-            step.prefill_tokens += count
+            step.prefill_tokens += count - num_drafts
 
     def _charge_tenants(self, step: Step) -> None:
         for tenant, count in step.served.items():

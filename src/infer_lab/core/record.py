@@ -59,6 +59,38 @@ class Timeline:
         return None if count < 2 else (self.token_times[-1] - self.token_times[0]) / (count - 1)
 
 
+@dataclass(slots=True)
+class DraftCounts:
+    """What became of drafts, of one request or of all. Names as in vLLM's metrics (spec_decode_…).
+
+    num_drafts: steps that verified drafts. num_accepted_tokens_per_pos[i]: how often the (i + 1)-th draft of a step was accepted."""
+
+    num_drafts: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    num_accepted_tokens_per_pos: list[int] = field(default_factory=list)
+
+    def add(self, num_drafted: int, num_accepted: int) -> None:
+        """One step verified `num_drafted` tokens and kept the first `num_accepted`."""
+        self.num_drafts += 1
+        self.num_draft_tokens += num_drafted
+        self.num_accepted_tokens += num_accepted
+        per_pos = self.num_accepted_tokens_per_pos
+        per_pos.extend([0] * (num_drafted - len(per_pos)))
+        for position in range(num_accepted):
+            per_pos[position] += 1
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Share of the drafted tokens that was kept; None without drafts."""
+        return self.num_accepted_tokens / self.num_draft_tokens if self.num_draft_tokens else None
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """Tokens that a verifying step gave, its own one included; None without drafts."""
+        return 1 + self.num_accepted_tokens / self.num_drafts if self.num_drafts else None
+
+
 class StepRecord(NamedTuple):
     """One step as it was planned and came out. Counts are of tokens, requests or blocks as named; times are seconds.
 

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from infer_lab.core.block_hash import BlockKey, ExtraKeys
-from infer_lab.core.record import Timeline
+from infer_lab.core.record import DraftCounts, Timeline
 from infer_lab.errors import EmptyPromptError, InvalidRequestError
 
 
@@ -62,6 +62,7 @@ class Request:
         "block_ids",
         "block_keys",
         "cache_keys",
+        "draft_counts",
         "draft_token_ids",
         "finish_reason",
         "group_id",
@@ -137,6 +138,7 @@ class Request:
 
         self.num_computed_tokens = 0  # KV written, or to be written by the plans that have been issued
         self.draft_token_ids: tuple[int, ...] = ()  # guesses after the last token, to be verified in the next step
+        self.draft_counts = DraftCounts()
         self.num_pending_samples = 0  # issued plans that will sample for this request and are not applied yet
         self.num_cached_tokens = 0  # tokens of the first admission that were not computed, since their KV was there
         self.num_preemptions = 0

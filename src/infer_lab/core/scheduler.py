@@ -24,9 +24,9 @@ from collections.abc import Callable, Sequence
 from infer_lab.core.config import SchedulerConfig
 from infer_lab.core.kv_manager import KVCacheManager
 from infer_lab.core.lifecycle import Lifecycle
-from infer_lab.core.plan import ScheduledRequest, StepOutput, StepPlan
+from infer_lab.core.plan import PLACEHOLDER, ScheduledRequest, StepOutput, StepPlan
 from infer_lab.core.planner import Planner
-from infer_lab.core.record import StepRecord
+from infer_lab.core.record import DraftCounts, StepRecord
 from infer_lab.core.request import Request, RequestStatus, RequestUpdate
 from infer_lab.core.step import Step
 from infer_lab.core.stop import finish_reason
@@ -47,6 +47,7 @@ class Scheduler:
             enable_prefix_caching=config.enable_prefix_caching,
         )
         self.step_records: deque[StepRecord] = deque(maxlen=config.step_records)
+        self.draft_counts = DraftCounts()
         self._clock = clock
         self._life = Lifecycle(config, self.kv, clock)
         self._planner = Planner(self._life, self.kv)
@@ -84,11 +85,14 @@ class Scheduler:
     def propose(self, request_id: str, draft_token_ids: Sequence[int]) -> None:
         """Guesses for the tokens after the last known one, to be verified in the request's next step: just more tokens to compute.
 
+        draft_token_ids: token ids, or only PLACEHOLDERs: then the worker's draft model guesses that many.
         Ignored unless the request is about to decode; cut to what it may still generate."""
         if self.config.async_scheduling:
             raise UnsupportedOptionError("drafts continue a token that must be known, so they do not work with async_scheduling")
-        if draft_token_ids and min(draft_token_ids) < 0:
-            raise InvalidRequestError(f"request {request_id!r}: draft token ids must be >= 0, got {min(draft_token_ids)}")
+        vocab_size = self.config.vocab_size or 2**63
+        if draft_token_ids and not (0 <= min(draft_token_ids) <= max(draft_token_ids) < vocab_size or set(draft_token_ids) == {PLACEHOLDER}):
+            wrong = next(token for token in draft_token_ids if not 0 <= token < vocab_size)
+            raise InvalidRequestError(f"request {request_id!r}: {wrong} is no draft; the vocabulary has {vocab_size} tokens, 0 the first")
         request = self._life.requests.get(request_id)
         if request is None or request.status is not RequestStatus.RUNNING or request.num_computed_tokens != request.num_tokens - 1:
             return
@@ -173,10 +177,12 @@ class Scheduler:
 
     def _roll_back(self, scheduled: ScheduledRequest, request: Request, num_tokens: int, step: Step) -> None:
         """KV of rejected drafts is void; its slots are written again by the tokens that come instead."""
-        num_rejected = scheduled.num_drafts + 1 - num_tokens
-        step.rejected_tokens += num_rejected
+        num_accepted = num_tokens - 1
+        step.accepted_tokens += num_accepted
+        for counts in (request.draft_counts, self.draft_counts):
+            counts.add(scheduled.num_drafts, num_accepted)
         if request not in step.lost_kv:
-            request.num_computed_tokens -= num_rejected
+            request.num_computed_tokens -= scheduled.num_drafts - num_accepted
 
     # -- to look at ------------------------------------------------------------------------------------------------------
 
@@ -234,5 +240,5 @@ def _check_tokens(scheduled: ScheduledRequest, tokens: tuple[int, ...]) -> None:
     name, drafts, num_accepted = scheduled.request_id, scheduled.draft_token_ids, len(tokens) - 1
     if not 0 <= num_accepted <= len(drafts):
         raise EngineError(f"the executor returned {len(tokens)} tokens for request {name!r}; 1 to {len(drafts) + 1} were due")
-    if tuple(tokens[:num_accepted]) != drafts[:num_accepted]:
+    if tuple(tokens[:num_accepted]) != drafts[:num_accepted] and PLACEHOLDER not in drafts:
         raise EngineError(f"the executor accepted {tokens[:num_accepted]} for request {name!r}, whose drafts are {drafts}")

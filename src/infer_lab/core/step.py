@@ -41,7 +41,7 @@ class Step:
     prefill_tokens: int = 0
     decode_tokens: int = 0
     draft_tokens: int = 0
-    rejected_tokens: int = 0
+    accepted_tokens: int = 0
     cached_tokens: int = 0
     kv_tokens: int = 0
 
@@ -73,7 +73,7 @@ class Step:
             prefill_tokens=self.prefill_tokens,
             decode_tokens=self.decode_tokens,
             draft_tokens=self.draft_tokens,
-            accepted_draft_tokens=self.draft_tokens - self.rejected_tokens,
+            accepted_draft_tokens=self.accepted_tokens,
             cached_tokens=self.cached_tokens,
             kv_tokens=self.kv_tokens,
             batch_size=len(self.scheduled),
