@@ -136,7 +136,8 @@ class FakeWorker:
             assert set(drafts) == {PLACEHOLDER}, "guesses of the worker and of others are mixed"
             drafts = self._guess(row, len(drafts))
         given = [k if t == PLACEHOLDER else t for k, t in zip(known, scheduled.token_ids, strict=False)] + drafts
-        assert list(scheduled.token_ids[: len(known)]) == known or PLACEHOLDER in scheduled.token_ids[: len(known)], "tokens differ from the row's"
+        planned = scheduled.token_ids[: len(known)]
+        assert list(planned) == known or PLACEHOLDER in planned, "tokens differ from the row's"
         assert len(given) == scheduled.num_tokens, "a token was scheduled that the worker does not know"
         last = row.ids[scheduled.start - 1] if scheduled.start else root_id(params.root)
         new_ids = []

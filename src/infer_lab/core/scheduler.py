@@ -90,8 +90,8 @@ class Scheduler:
         if self.config.async_scheduling:
             raise UnsupportedOptionError("drafts continue a token that must be known, so they do not work with async_scheduling")
         vocab_size = self.config.vocab_size or 2**63
-        if draft_token_ids and not (0 <= min(draft_token_ids) <= max(draft_token_ids) < vocab_size or set(draft_token_ids) == {PLACEHOLDER}):
-            wrong = next(token for token in draft_token_ids if not 0 <= token < vocab_size)
+        wrong = next((token for token in draft_token_ids if not 0 <= token < vocab_size), None)
+        if wrong is not None and set(draft_token_ids) != {PLACEHOLDER}:
             raise InvalidRequestError(f"request {request_id!r}: {wrong} is no draft; the vocabulary has {vocab_size} tokens, 0 the first")
         request = self._life.requests.get(request_id)
         if request is None or request.status is not RequestStatus.RUNNING or request.num_computed_tokens != request.num_tokens - 1:
