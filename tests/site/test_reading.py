@@ -138,7 +138,7 @@ def test_help_lists_the_keys_and_escape_closes_it(visit):
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keys")
     expect(dialog).to_be_visible()
-    expect(dialog.locator("dt")).to_have_text(["/", "Space", "f", "j", "k", "?", "Esc"])
+    expect(dialog.locator("dt")).to_have_text(["/", "Space", "f", "l", "j", "k", "?", "Esc"])
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
 

@@ -3,6 +3,7 @@
 import { nextFollowUp, revealAnswer } from "./card";
 import { all, isControl, isTyping, one } from "./dom";
 import { toEstimate } from "./estimate";
+import { otherLanguage } from "./lang";
 import { closeTips } from "./tips";
 
 interface Key {
@@ -51,6 +52,7 @@ export const KEYS: readonly Key[] = [
   { key: " ", shown: "Space", does: "reveal the answer", when: onCard, run: revealAnswer },
   { key: "e", shown: "e", does: "your number first", when: () => one("form.il-estimate") !== null, run: toEstimate },
   { key: "f", shown: "f", does: "the next follow-up", when: onCard, run: nextFollowUp },
+  { key: "l", shown: "l", does: "English or 中文", when: () => one(".il-lang") !== null, run: otherLanguage },
   { key: "j", shown: "j", does: "next", run: () => follow("a[rel=next][data-nav]") },
   { key: "k", shown: "k", does: "previous", run: () => follow("a[rel=prev][data-nav]") },
   { key: "?", shown: "?", does: "this list", run: toggleHelp },

@@ -4,8 +4,8 @@ import { all } from "./dom";
 
 const BOXES = "main pre, .il-scroll, .pst-scrollable-table-container, main div.math, .il-drawing, div.cell_output .output";
 
-export function scrollers(): void {
-  const boxes = all(BOXES);
+export function scrollers(root: ParentNode = document): void {
+  const boxes = all(BOXES, root);
   const mark = (): void => {
     for (const box of boxes) {
       if (box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "visible") box.tabIndex = 0;

@@ -8,7 +8,14 @@ import { languageSwitch } from "./lang";
 import { searchPage } from "./search";
 import { scrollers } from "./scrollers";
 import { themeSwitch } from "./theme";
-import { tips } from "./tips";
+import { tips, tipsIn } from "./tips";
+
+/** A script that puts content on the page says so by an `il:added` event on it, and the content becomes as alive as the rest. */
+addEventListener("il:added", (event) => {
+  if (!(event.target instanceof HTMLElement)) return;
+  tipsIn(event.target);
+  scrollers(event.target);
+});
 
 themeSwitch();
 languageSwitch();

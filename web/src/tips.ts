@@ -53,10 +53,12 @@ function write(text: string, id: string, measured: boolean): HTMLElement {
   return tip;
 }
 
-function listen(mark: HTMLElement, index: number): void {
+let notes = 0;
+
+function listen(mark: HTMLElement): void {
   const holder = mark.parentElement;
   if (!holder) return;
-  const tip = write(mark.title, `il-tip-${index}`, mark.classList.contains("il-measured"));
+  const tip = write(mark.title, `il-tip-${notes++}`, mark.classList.contains("il-measured"));
   holder.append(tip);
   mark.removeAttribute("title");
   mark.setAttribute("role", "button");
@@ -82,8 +84,13 @@ function listen(mark: HTMLElement, index: number): void {
   });
 }
 
+/** Numbers in what a script put on the page. */
+export function tipsIn(root: ParentNode): void {
+  all(".il-val[title]", root).forEach(listen);
+}
+
 export function tips(): void {
-  all(".il-val[title]").forEach(listen);
+  tipsIn(document);
   addEventListener("scroll", () => all(SHOWN).forEach(place), { passive: true, capture: true });
 }
 
