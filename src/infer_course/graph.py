@@ -19,6 +19,7 @@ from infer_course.frontmatter import Text
 from infer_course.loader import Loaded, read_all
 from infer_course.nodes import Card, Lab, Lesson, Measurement, Page, SetOfCards
 from infer_course.problems import Problem, did_you_mean, in_reading_order
+from infer_course.question_sets import sets_of_the_course
 
 _N = TypeVar("_N", Lesson, Card, Lab)
 Node = Lesson | Card | Lab | Measurement | SetOfCards
@@ -133,7 +134,7 @@ def load(root: Path | str) -> Graph:
         cards={card.id: card for card in _ordered(found.cards.values())},
         labs={lab.id: lab for lab in _ordered(found.labs.values())},
         measurements=dict(sorted(found.measurements.items())),
-        sets=found.sets,
+        sets=found.sets | sets_of_the_course(found.cards, found.lessons),
         pages={page.path: page for page in found.pages},
         planned=planned,
         unreadable=frozenset(found.unreadable),
@@ -164,7 +165,7 @@ def _unresolved(found: Loaded, planned: set[str]) -> list[Problem]:
         node: Lesson | Card | Lab | SetOfCards, field: str, wanted: str, group: Mapping[str, object], planned_ok: bool = True
     ) -> None:
         for index, target in enumerate(getattr(node, field)):
-            line = node.document.meta_line(f"{field}.{index}")
+            line = node.document.meta_line(node.field_of_card(index) if isinstance(node, SetOfCards) else f"{field}.{index}")
             allowed = planned & _mapped(wanted) if planned_ok else set()
             if target in group or target in allowed or target in found.unreadable:
                 continue

@@ -109,10 +109,24 @@ class Measurement(MeasurementMeta):
 
 
 class SetOfCards(QuestionSet):
-    """A curated set of cards. `path` is relative to the checkout."""
+    """A set of cards. `path` is relative to the checkout; "" for a set that nobody writes, because it follows from the course."""
 
     path: str
     document: InstanceOf[Document]
+
+    @property
+    def curated(self) -> bool:
+        return bool(self.path)
+
+    def field_of_card(self, index: int) -> str:
+        """Where in the file the card stands that is `index`th in `cards`."""
+        if not self.sections:
+            return f"cards.{index}"
+        for number, section in enumerate(self.sections):
+            if index < len(section.cards):
+                return f"sections.{number}.cards.{index}"
+            index -= len(section.cards)
+        raise IndexError(index)
 
     @property
     def title_en(self) -> str:

@@ -122,13 +122,43 @@ class LabMeta(Model):
     needs: Literal["cpu", "gpu"] = "cpu"
 
 
+class SetSection(Model):
+    """A stretch of a set under a heading of its own, e.g. one question of an interview and the cards that prepare for it."""
+
+    title: Title
+    asks: Line | None = Field(default=None, description="the collected question (id in the content map) that these cards answer")
+    cards: Annotated[tuple[Slug, ...], Field(min_length=1)]
+
+
 class QuestionSet(Model):
-    """`questions/sets/<id>.yaml`: a curated choice of cards, e.g. one evening before the interview."""
+    """`questions/sets/<id>.yaml`: a curated choice of cards, e.g. one evening before the interview.
+
+    Written as `cards`, or as `sections` with cards of their own; `cards` then holds those of all sections in order.
+    """
 
     id: Slug
     title: Title
     about: Title | None = None
-    cards: Annotated[tuple[Slug, ...], Field(min_length=1)]
+    cards: tuple[Slug, ...] = Field(default=(), description="cards in the order in which they are asked; may be planned ones")
+    sections: tuple[SetSection, ...] = Field(default=(), description="instead of `cards`: the set cut under headings")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _cards_of_sections(cls, raw: Any) -> Any:
+        if not isinstance(raw, dict) or not raw.get("sections"):
+            return raw
+        if raw.get("cards"):
+            raise ValueError("a set is written as `cards` or as `sections`, not as both")
+        try:
+            return {**raw, "cards": [card for section in raw["sections"] for card in section["cards"]]}
+        except (TypeError, KeyError):
+            return raw  # what is wrong with the sections is said by their own model
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> QuestionSet:
+        if not self.cards:
+            raise ValueError("a set names at least one card, in `cards` or in `sections`")
+        return self
 
 
 class Open(BaseModel):

@@ -52,7 +52,7 @@ def stats(graph: Graph) -> Stats:
         cards=len(graph.cards),
         labs=len(graph.labs),
         measurements=len(graph.measurements),
-        sets=len(graph.sets),
+        sets=sum(chosen.curated for chosen in graph.sets.values()),
         cards_by_part=_count(f"part{card.part}" for card in cards),
         cards_by_kind=_count(card.kind for card in cards),
         cards_by_level=_count(card.level for card in cards),

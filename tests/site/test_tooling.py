@@ -22,7 +22,7 @@ from infer_course.schema import Stage
 from infer_course.sphinx_ext import course, gone, included, source
 from infer_course.sphinx_ext.names import pieces
 from infer_course.sphinx_ext.records import cited_values, plots_of_record
-from infer_course.sphinx_ext.stages import STAGES
+from infer_course.stages import STAGES
 from infer_course.web_server import NoPortError, NothingToServeError, open_server
 
 finite = st.floats(min_value=1e-3, max_value=1e6)

@@ -20,7 +20,7 @@ LESSON_WORDS = (1200, 2500)
 FOLLOW_UPS = (3, 6)
 LAB_SECTIONS = ("Setup", "Predict", "Measure", "Explain", "Break it", "Check", "In the interview")
 _RENDERED_HEADINGS = ("Interview connection", "Run it", "Sources")
-_CHINESE = re.compile(r"[㐀-鿿豈-﫿]")
+CHINESE = re.compile(r"[㐀-鿿豈-﫿]")
 _LATIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.,'’+/_-]*")
 
 
@@ -93,7 +93,7 @@ def _chinese_answer(card: Card) -> Iterator[Problem]:
     section = card.section("中文回答")
     if not section:
         return
-    if section.body.strip() and not _CHINESE.search(section.body):
+    if section.body.strip() and not CHINESE.search(section.body):
         yield _error(card, section.line, "`## 中文回答` holds no Chinese.", "write the spoken answer in Chinese", "chinese")
     for paragraph, line in paragraphs(section):
         if (count := chinese_length(paragraph)) > CHINESE_CHARACTERS:
@@ -104,7 +104,7 @@ def _chinese_answer(card: Card) -> Iterator[Problem]:
 def chinese_length(text: str) -> int:
     """Characters as spoken: each Chinese character 1, each Latin word, number or role 1, punctuation 0."""
     plain = words_only(text, " x ")
-    return len(_CHINESE.findall(plain)) + len(_LATIN.findall(plain))
+    return len(CHINESE.findall(plain)) + len(_LATIN.findall(plain))
 
 
 def _follow_ups(card: Card) -> Iterator[Problem]:

@@ -20,7 +20,7 @@ from infer_course.content_map import Part, content_map
 from infer_course.graph import Graph, load
 from infer_course.nodes import Card, Lab, Lesson
 from infer_course.sphinx_ext.names import on_one_line
-from infer_course.sphinx_ext.stages import STAGES
+from infer_course.stages import STAGES
 
 TEMPLATES = Path(__file__).parent / "templates"
 Page = Lesson | Card | Lab

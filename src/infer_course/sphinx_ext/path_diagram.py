@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 
-from infer_course.sphinx_ext.stages import STAGES, Stage
+from infer_course.stages import STAGES, Stage
 
 
 def _box(x: float, y: float, w: float, h: float, cls: str, r: float = 3) -> str:
