@@ -20,7 +20,7 @@ from typing import Any
 from infer_lab.core.request import Request
 from infer_lab.core.scheduler import Scheduler
 from infer_lab.engine.build import LoadedModel, build_engine, load_model
-from infer_lab.engine.detokenizer import IncrementalDetokenizer
+from infer_lab.engine.detokenizer import detokenizer_for
 from infer_lab.engine_config import EngineConfig
 from infer_lab.errors import EmptyPromptError, EngineError, InvalidRequestError, UserError
 from infer_lab.outputs import RequestMetrics, RequestOutput, StreamUpdate
@@ -250,7 +250,7 @@ class _Stream(Iterator[StreamUpdate]):
 
     def __init__(self, llm: LLM, text: str | None, request: Request) -> None:
         self._llm, self._text, self._request = llm, text, request
-        self._detokenizer = IncrementalDetokenizer(llm.tokenizer) if llm.has_tokenizer else None
+        self._detokenizer = detokenizer_for(llm.tokenizer) if llm.has_tokenizer else None
         self._given = 0
         self._over = False
 

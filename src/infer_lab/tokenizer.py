@@ -40,6 +40,9 @@ class Tokenizer:
         self._special_tokens = dict(special_tokens)
         self.chat_template = chat_template
         self._template = _compile(chat_template) if chat_template else None
+        self.is_byte_level = isinstance(fast.decoder, decoders.ByteLevel)
+        self._special_ids = {i for i, token in fast.get_added_tokens_decoder().items() if token.special}
+        self._token_bytes: dict[int, bytes] = {}
 
     @property
     def vocab_size(self) -> int:
@@ -60,6 +63,20 @@ class Tokenizer:
         """How the vocabulary writes this token (byte-level alphabet, not text)."""
         return self._fast.id_to_token(token_id)
 
+    def token_bytes(self, token_id: int) -> bytes:
+        """What this token adds to a text: UTF-8, maybe a part of a character; nothing for special tokens. For byte-level tokenizers only:
+        there `decode(ids)` is these bytes joined, decoded with U+FFFD for what is no UTF-8."""
+        assert self.is_byte_level
+        known = self._token_bytes.get(token_id)
+        if known is None:
+            token = "" if token_id in self._special_ids else self._fast.id_to_token(token_id) or ""
+            try:
+                known = bytes(_BYTE_OF[letter] for letter in token)
+            except KeyError:  # an added token, written as it is
+                known = token.encode()
+            self._token_bytes[token_id] = known
+        return known
+
     def render_chat(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
         """The prompt text for `messages` ({"role", "content"} each), open for the assistant's answer."""
         if self._template is None:
@@ -79,6 +96,17 @@ class Tokenizer:
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         return self.encode(self.render_chat(messages), add_special_tokens=False)
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """Byte-level BPE writes each byte as one visible character: those that are visible in Latin-1 as themselves, the others from U+0100 on
+    (GPT-2's table)."""
+    visible = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
+    hidden = [byte for byte in range(256) if byte not in visible]
+    return {chr(byte): byte for byte in visible} | {chr(256 + i): byte for i, byte in enumerate(hidden)}
+
+
+_BYTE_OF = _byte_alphabet()
 
 
 def _raise_exception(message: str) -> None:
