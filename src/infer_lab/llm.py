@@ -19,6 +19,7 @@ from typing import Any
 
 from infer_lab.core.request import Request
 from infer_lab.core.scheduler import Scheduler
+from infer_lab.engine.admission import make_request
 from infer_lab.engine.build import LoadedModel, build_engine, load_model
 from infer_lab.engine.detokenizer import detokenizer_for
 from infer_lab.engine_config import EngineConfig
@@ -156,15 +157,7 @@ class LLM:
         for (text, ids), p in zip(prompts, params, strict=True):
             if p.seed is None and p.temperature > 0:
                 p = replace(p, seed=self._seeds.getrandbits(63))
-            request = Request(
-                str(self._count),
-                ids,
-                p.max_tokens,
-                eos_token_ids=self._eos,
-                stop_token_ids=p.stop_token_ids,
-                ignore_eos=p.ignore_eos,
-                params=p,
-            )
+            request = make_request(str(self._count), ids, p, vocab_size=self.model_config.vocab_size, eos_token_ids=self._eos)
             self._count += 1
             requests.append((text, request))
         added: list[Request] = []

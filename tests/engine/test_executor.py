@@ -121,10 +121,11 @@ def test_swaps_out_go_before_swaps_in_and_copies_come_last(tiny_folder: Path) ->
 @pytest.mark.parametrize("drafts", [0, 2])
 def test_a_token_is_drawn_by_its_seed_and_the_position_where_it_will_stand(tiny: LLM, drafts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, ...]] = []
-    monkeypatch.setattr(model_executor, "sample", lambda logits, params, positions: seen.append(tuple(positions)) or logits.argmax(-1))
-    batch, tokens = tiny.engine.executor.batch, tuple(range(9))
-    batch.admit(AdmittedRequest("r", tokens, 9, SamplingParams(temperature=1.0, seed=1)))
-    tiny.engine.executor.execute(StepPlan(0, (ScheduledRequest("r", 0, tokens, True, 0, (1,), num_drafts=drafts),)))
-    batch.release("r")
+    monkeypatch.setattr(model_executor, "sample", lambda logits, rows: seen.append(tuple(rows.positions)) or logits.argmax(-1))
+    tokens = tuple(range(9))
+    admitted = AdmittedRequest("r", tokens[: 9 - drafts], 9 - drafts, SamplingParams(temperature=1.0, seed=1))
+    scheduled = ScheduledRequest("r", 0, tokens, True, 0, (1,), num_drafts=drafts)
+    tiny.engine.executor.execute(StepPlan(0, (scheduled,), (admitted,)))
+    tiny.engine.executor.execute(StepPlan(1, released=("r",)))
     # 9 tokens stand at 0 … 8, the new one at 9; the model's own choice in place of drafts 7 and 8 stands there
     assert seen == [tuple(range(9 - drafts, 10))]

@@ -219,7 +219,7 @@ def test_without_a_tokenizer_token_ids_go_in_and_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"max_tokens": 0}, {"temperature": -1.0}, {"temperature": float("nan")}, {"top_p": 0.0}, {"top_p": 1.5}, {"top_k": -1}, {"seed": -5}],
+    [{"max_tokens": 0}, {"temperature": -1.0}, {"temperature": float("nan")}, {"top_p": 0.0}, {"top_p": 1.5}, {"top_k": -2}, {"seed": -5}],
 )
 def test_sampling_parameters_out_of_range_are_named(changes: dict[str, float]) -> None:
     with pytest.raises(UserError, match=next(iter(changes))):

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import make_rows
 
-from infer_lab.sample.sampler import sample
+from infer_lab.sample import sampler
 from infer_lab.sampling_params import SamplingParams
 
 LOGITS = torch.tensor([2.0, 1.0, 0.5, 0.0, -0.5, -1.0, -2.0, -4.0])
 DRAWS = 20_000
+
+
+def sample(logits: torch.Tensor, params: list[SamplingParams], positions: Iterable[int]) -> torch.Tensor:
+    return sampler.sample(logits, make_rows(params, positions, vocab_size=logits.shape[-1]))
 
 
 def _frequencies(params: SamplingParams) -> torch.Tensor:

@@ -58,7 +58,7 @@ class KVCacheManager:
     def match_prefix(self, request: Request) -> list[int]:
         """Cached blocks that hold the longest prefix of the request's tokens, always leaving at least one token to compute
         (a step must have a token whose logits it samples from). Nothing is held yet."""
-        if not self.enable_prefix_caching:
+        if not self.enable_prefix_caching or request.skip_reading_prefix_cache:
             return []
         extend_block_keys(request.block_keys, request.token_ids, request.cache_keys, self.block_size)
         hits = []

@@ -26,12 +26,14 @@ class AdmittedRequest:
 
     token_ids: every token known now, i.e. the prompt and, when resumed, the outputs so far.
     params: the sampling parameters as the caller gave them; the core never looks inside.
+    stop_token_ids: the tokens that end the request, which are not to be sampled while min_tokens has not been reached.
     """
 
     request_id: str
     token_ids: tuple[int, ...]
     num_prompt_tokens: int
     params: object = None
+    stop_token_ids: frozenset[int] = frozenset()
 
 
 class ScheduledRequest(NamedTuple):
@@ -97,15 +99,31 @@ class StepPlan:
         return not (self.scheduled or self.admitted or self.released or self.swap_out or self.swap_in or self.copies)
 
 
+class TokenLogprobs(NamedTuple):
+    """How likely one token was to the model, by its logits before any option. The core hands these on unopened.
+
+    logprob: natural logarithm. rank: 1 for the likeliest. top: (token id, logprob) of the k likeliest tokens there, best first.
+    """
+
+    token_id: int
+    logprob: float
+    rank: int
+    top: tuple[tuple[int, float], ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class StepOutput:
     """What came out: for each scheduled request with `samples`, its new tokens.
 
     One token normally; with drafts, the accepted ones followed by the model's own next token (1 to num_drafts + 1).
+    logprobs: one for each of those tokens, for the requests that asked. prompt_logprobs: of a request that asked, those of the prompt
+    tokens at positions start + 1 onwards (a token's are known when the one before it has been computed, so position 0 has none).
     """
 
     step_id: int
     token_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    logprobs: Mapping[str, tuple[TokenLogprobs, ...]] = field(default_factory=dict)
+    prompt_logprobs: Mapping[str, tuple[TokenLogprobs, ...]] = field(default_factory=dict)
 
 
 class Executor(Protocol):

@@ -120,7 +120,9 @@ class Planner:
                 request.num_cached_tokens = computed
         self.life.start(request)
         self.life.note(request, event, step.scheduled_at, computed, step.step_id)
-        step.admitted.append(AdmittedRequest(request.request_id, tuple(request.token_ids), request.num_prompt_tokens, request.params))
+        step.admitted.append(
+            AdmittedRequest(request.request_id, tuple(request.token_ids), request.num_prompt_tokens, request.params, request.stop_token_ids)
+        )
         self._compute(request, count, missing, step, is_new=True)
         if step.promised_blocks is not None:
             step.promised_blocks += self._may_still_need(request)
@@ -132,7 +134,7 @@ class Planner:
         hits = self.kv.match_prefix(request)
         if request.status is RequestStatus.SWAPPED:
             return hits[: request.num_computed_tokens // block_size], request.num_computed_tokens, None
-        if request.group_id is not None:
+        if request.group_id is not None and not request.skip_reading_prefix_cache:
             num_shared = request.num_prompt_tokens - 1
             source = self._fork_source(request, step)
             if source is not None and num_shared > len(hits) * block_size:

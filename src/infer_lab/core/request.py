@@ -19,6 +19,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from infer_lab.core.block_hash import BlockKey, ExtraKeys
+from infer_lab.core.plan import TokenLogprobs
 from infer_lab.core.record import DraftCounts, Timeline
 from infer_lab.errors import EmptyPromptError, InvalidRequestError
 
@@ -36,11 +37,13 @@ class RequestStatus(Enum):
 
 class RequestUpdate(NamedTuple):
     """What one step (or an abort) changed for one request. `finish_reason` is None while it goes on, else "stop" (end or stop
-    token), "length" (max_tokens or the model's context is reached), "abort", or what `Scheduler.finish` was given."""
+    token), "length" (max_tokens or the model's context is reached), "abort", or what `Scheduler.finish` was given.
+    logprobs: one for each new token, if the request asked for them."""
 
     request_id: str
     new_token_ids: tuple[int, ...]
     finish_reason: str | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 class Request:
@@ -49,12 +52,16 @@ class Request:
     What is not of the right kind is refused here, at once: in the queue it would break a step, and with it everybody's requests.
 
     prompt_token_ids: at least one id, all in [0, 2^63).
-    max_tokens: how many tokens to generate at most, >= 1.
+    max_tokens: how many tokens to generate at most, >= 1. min_tokens: no end or stop token ends it before so many.
     eos_token_ids: the model's end tokens (not looked at with `ignore_eos`); stop_token_ids: the caller's own.
     priority: a whole number of at most 2^31 either way; smaller is more urgent (as in vLLM); used by the "priority" policy only.
     tenant: whose share of the engine this request is charged to.
     cache_keys: tagged (name, value) pairs, besides the tokens, that change the KV or must not be shared: ("adapter", "fr"), ("salt", "…").
     params: the sampling parameters, handed on to the worker unopened.
+    skip_reading_prefix_cache: compute the whole prompt, since something is wanted that KV does not hold (the logits of prompt tokens).
+
+    logprobs, prompt_logprobs fill up if the worker sends any: the first has one for each output token, the second one for each prompt
+    token but the first.
     """
 
     __slots__ = (
@@ -68,8 +75,10 @@ class Request:
         "group_id",
         "has_row",
         "host_block_ids",
+        "logprobs",
         "max_tokens",
         "max_total_tokens",
+        "min_tokens",
         "num_cached_tokens",
         "num_computed_tokens",
         "num_filed_blocks",
@@ -78,7 +87,9 @@ class Request:
         "num_prompt_tokens",
         "params",
         "priority",
+        "prompt_logprobs",
         "request_id",
+        "skip_reading_prefix_cache",
         "status",
         "stop_token_ids",
         "tenant",
@@ -93,6 +104,7 @@ class Request:
         prompt_token_ids: Sequence[int],
         max_tokens: int,
         *,
+        min_tokens: int = 0,
         eos_token_ids: Iterable[int] = (),
         stop_token_ids: Iterable[int] = (),
         ignore_eos: bool = False,
@@ -100,6 +112,7 @@ class Request:
         tenant: str = "",
         cache_keys: ExtraKeys = (),
         params: object = None,
+        skip_reading_prefix_cache: bool = False,
     ) -> None:
         def require(ok: bool, message: str) -> None:
             if not ok:
@@ -108,6 +121,8 @@ class Request:
         require(isinstance(request_id, str), "request_id must be text")
         require(isinstance(tenant, str), f"tenant must be text, got {tenant!r}")
         require(isinstance(max_tokens, int) and max_tokens >= 1, f"max_tokens must be a whole number of at least 1, got {max_tokens!r}")
+        ok = isinstance(min_tokens, int) and 0 <= min_tokens <= max_tokens
+        require(ok, f"min_tokens must be a whole number of at most max_tokens = {max_tokens}, got {min_tokens!r}")
         require(isinstance(priority, int) and abs(priority) <= 2**31, f"priority must be a whole number within 2^31, got {priority!r}")
         token_ids = _ids(prompt_token_ids)
         require(token_ids is not None, "the prompt must be token ids, whole numbers in [0, 2^63)")
@@ -122,12 +137,14 @@ class Request:
         self.token_ids: list[int] = token_ids
         self.num_prompt_tokens = len(self.token_ids)
         self.max_tokens = max_tokens
+        self.min_tokens = min_tokens
         self.max_total_tokens = self.num_prompt_tokens + max_tokens  # the scheduler lowers it to the model's context
         self.stop_token_ids = frozenset(stops or ()) | (frozenset() if ignore_eos else frozenset(ends or ()))
         self.priority = priority
         self.tenant = tenant
         self.cache_keys: ExtraKeys = tuple(cache_keys)
         self.params = params
+        self.skip_reading_prefix_cache = skip_reading_prefix_cache
 
         self.status = RequestStatus.NEW
         self.finish_reason: str | None = None
@@ -135,6 +152,8 @@ class Request:
         self.urgency: tuple[float, int] = (0.0, -1)  # smaller goes first; fixed when the request is added
         self.group_id: str | None = None
         self.timeline = Timeline()
+        self.logprobs: list[TokenLogprobs] = []
+        self.prompt_logprobs: list[TokenLogprobs] = []
 
         self.num_computed_tokens = 0  # KV written, or to be written by the plans that have been issued
         self.draft_token_ids: tuple[int, ...] = ()  # guesses after the last token, to be verified in the next step

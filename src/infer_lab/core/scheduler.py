@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from infer_lab.core.config import SchedulerConfig
 from infer_lab.core.kv_manager import KVCacheManager
 from infer_lab.core.lifecycle import Lifecycle
-from infer_lab.core.plan import PLACEHOLDER, ScheduledRequest, StepOutput, StepPlan
+from infer_lab.core.plan import PLACEHOLDER, ScheduledRequest, StepOutput, StepPlan, TokenLogprobs
 from infer_lab.core.planner import Planner
 from infer_lab.core.record import DraftCounts, StepRecord
 from infer_lab.core.request import Request, RequestStatus, RequestUpdate
@@ -141,6 +141,9 @@ class Scheduler:
                 if reason is not None:
                     new_tokens = new_tokens[:num_appended]
                     break
+            logprobs = ()
+            if output.logprobs or output.prompt_logprobs:
+                logprobs = _take_logprobs(scheduled, request, num_appended, output)
             if scheduled.num_drafts:
                 self._roll_back(scheduled, request, len(token_ids[scheduled.request_id]), step)
             if request.status is not _RUNNING:
@@ -153,7 +156,7 @@ class Scheduler:
             if reason is not None:
                 self._life.finish(request, reason, now)
             if new_tokens:
-                updates.append(RequestUpdate(scheduled.request_id, new_tokens, reason))
+                updates.append(RequestUpdate(scheduled.request_id, new_tokens, reason, logprobs))
         self.step_records.append(step.record(now, len(self._life.running), self.num_waiting, self.kv.pool))
         return updates
 
@@ -222,6 +225,15 @@ class Scheduler:
             assert request.num_pending_samples == pending.get(request, 0), f"{request}"
             ahead = request.num_computed_tokens - request.num_tokens
             assert ahead < 0 or request in pending, f"{request}: nothing left to compute and nothing on its way"
+
+
+def _take_logprobs(scheduled: ScheduledRequest, request: Request, num_appended: int, output: StepOutput) -> tuple[TokenLogprobs, ...]:
+    """Keep what came for the new tokens, and for the prompt what was not known before: a resumed request computes it again."""
+    of_prompt = output.prompt_logprobs.get(scheduled.request_id, ())
+    request.prompt_logprobs += of_prompt[len(request.prompt_logprobs) - scheduled.start :]
+    logprobs = output.logprobs.get(scheduled.request_id, ())[:num_appended]
+    request.logprobs += logprobs
+    return logprobs
 
 
 def _check_output(plan: StepPlan, output: StepOutput) -> None:

@@ -4,7 +4,7 @@ Why not a generator: its state would depend on how many draws came before, and s
 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) hashes a counter of four words under a key of two. It
 is the generator of cuRAND and of Triton's `tl.philox`, so a fused kernel can draw the very same numbers.
 
-    key = (low, high 32 bits of the seed)      counter = (token // 4, position, 0, 0)      word token % 4 of the result
+    key = (low, high 32 bits of the seed)      counter = (token // 4, position, stream, 0)      word token % 4 of the result
 """
 
 from __future__ import annotations
@@ -36,11 +36,14 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Te
     return c0, c1, c2, c3
 
 
-def uniforms(seeds: Tensor, positions: Tensor, num_tokens: int) -> Tensor:
-    """float32 [rows, num_tokens] in (0, 1): one for each token of the vocabulary. seeds, positions: int64 [rows]."""
+def uniforms(seeds: Tensor, positions: Tensor, num_tokens: int, stream: int = 0) -> Tensor:
+    """float32 [rows, num_tokens] in (0, 1): one for each token of the vocabulary. seeds, positions: int64 [rows].
+
+    stream: numbers for another purpose at the same seed and position, independent of those of stream 0.
+    """
     counters = torch.arange(-(-num_tokens // 4), device=seeds.device).unsqueeze(0)
     zero = torch.zeros_like(counters)
     key = ((seeds & _WORD).unsqueeze(1), (seeds >> 32).unsqueeze(1))
-    words = torch.stack(philox((counters, positions.unsqueeze(1), zero, zero), key), dim=-1).flatten(1)[:, :num_tokens]
+    words = torch.stack(philox((counters, positions.unsqueeze(1), zero + stream, zero), key), dim=-1).flatten(1)[:, :num_tokens]
     # (w + ½) / 2³²: small values keep their full relative precision in float32; the largest would round to 1
     return ((words.float() + 0.5) * 2.0**-32).clamp_(max=1 - 2.0**-24)

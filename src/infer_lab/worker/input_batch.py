@@ -16,7 +16,6 @@ from torch import Tensor
 
 from infer_lab.core.plan import PLACEHOLDER, AdmittedRequest, ScheduledRequest
 from infer_lab.layers.attention import AttentionBatch, DecodeGroup, PrefillChunk
-from infer_lab.sampling_params import SamplingParams
 
 # Contexts computed together may differ by a factor of two (padding costs reads), but small ones always go together (calls cost more).
 _ALWAYS_TOGETHER = 256
@@ -27,7 +26,6 @@ class Row:
     """index: row of the block table. last_token: the newest sampled token, for plans issued ahead of it."""
 
     index: int
-    params: SamplingParams
     last_token: int
 
 
@@ -35,6 +33,7 @@ class Row:
 class StepInputs:
     """What one forward pass takes. token_ids, positions [tokens]; sample_tokens [rows that sample]: which tokens' logits are wanted.
 
+    scheduled: every request of the step, in the order of its tokens.
     sampled: the scheduled requests behind sample_tokens, in order; one with drafts owns num_drafts + 1 consecutive entries.
     """
 
@@ -42,6 +41,7 @@ class StepInputs:
     positions: Tensor
     attention: AttentionBatch
     sample_tokens: Tensor
+    scheduled: tuple[ScheduledRequest, ...]
     sampled: tuple[ScheduledRequest, ...]
 
 
@@ -57,8 +57,7 @@ class InputBatch:
 
     def admit(self, request: AdmittedRequest) -> None:
         assert request.request_id not in self.rows and self._free, f"no row for {request.request_id!r}"
-        params = request.params if isinstance(request.params, SamplingParams) else SamplingParams()
-        self.rows[request.request_id] = Row(self._free.pop(), params, request.token_ids[-1])
+        self.rows[request.request_id] = Row(self._free.pop(), request.token_ids[-1])
 
     def release(self, request_id: str) -> None:
         """Nothing happens if there is no such row: after a failed step the scheduler closes all that may have been opened."""
@@ -101,6 +100,7 @@ class InputBatch:
             positions=self._to_device(positions),
             attention=attention,
             sample_tokens=self._to_device(np.array([i for r, end in sampled for i in range(end - 1 - r.num_drafts, end)], dtype=np.int64)),
+            scheduled=tuple(ordered),
             sampled=tuple(r for r, _ in sampled),
         )
 
