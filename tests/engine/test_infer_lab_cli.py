@@ -77,7 +77,7 @@ def test_token_ids_go_in_and_out_where_there_is_no_text(run: Run, tiny_folder: P
         (("generate", "x", "--temperature", "-1"), "temperature"),
         (("generate", "x", "--max-tokens", "0"), "max_tokens"),
         (("generate", "x", "--top-p", "2"), "top_p"),
-        (("generate", "x", "--top-k", "-1"), "top_k"),
+        (("generate", "x", "--top-k", "-2"), "top_k"),
         (("generate", "x", "--seed", "-1"), "seed"),
         (("generate", "x", "--dtype", "int3"), "dtype"),
         (("generate", "x", "--device", "tpu"), "device"),
