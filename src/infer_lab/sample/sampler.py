@@ -102,8 +102,9 @@ class Sampler:
             self.release(request_id)
 
     def rows(self, scheduled: Sequence[ScheduledRequest]) -> SampleRows:
-        """num_drafts + 1 rows for each of these requests, which all sample: row j takes the first j drafts for granted. Drafts are tokens here:
-        whoever guesses for PLACEHOLDERs puts its guesses in their place first."""
+        """num_drafts + 1 rows for each of these requests, which all sample: row j takes the first j drafts for granted.
+
+        Drafts are tokens here: whoever guesses for PLACEHOLDERs puts its guesses in their place first."""
         states, drafts, positions = [], [], []
         for request in scheduled:
             state, guesses = self.states[request.request_id], request.draft_token_ids if request.num_drafts else ()
