@@ -58,6 +58,7 @@ LIGHT = [
     "infer_lab.calculator",
     "infer_lab.hardware",
     "infer_lab.sampling_params",
+    "infer_lab.sim.playground",
 ]
 CORE = sorted(f"infer_lab.core.{path.stem}" for path in (SRC / "infer_lab" / "core").glob("*.py") if path.stem != "__init__")
 COURSE = ["infer_course.check", "infer_course.stats", "infer_course.calc", "infer_course.cli"]

@@ -71,5 +71,9 @@ class QueueFullError(InferLabError):
     """The waiting queue is at its limit; try again later. Nothing was admitted."""
 
 
+class SimulationTooLongError(UserError):
+    """A simulation that was to be looked at step by step has more steps than can be shown; the message has the figures."""
+
+
 class EngineError(InferLabError):
     """The engine itself failed; every waiting caller gets this."""

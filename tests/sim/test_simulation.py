@@ -64,6 +64,30 @@ def test_the_same_seed_gives_the_same_hour() -> None:
     assert run() == run()
 
 
+def test_who_comes_at_the_same_moment_is_in_the_same_step() -> None:
+    result = Simulation(config(), LinearCost(1.0)).run([Arrival(1.0, 10, 2) for _ in range(5)])
+    assert {request.ttft_s for request in result.requests} == {1.0} and result.num_steps == 2
+
+
+def test_several_answers_to_one_prompt_compute_it_once() -> None:
+    result = Simulation(config(enable_prefix_caching=False), LinearCost(1.0)).run([Arrival(0.0, 100, 4, n=3)])
+    assert sorted(request.cached_tokens for request in result.requests) == [0, 99, 99]
+    assert [request.output_tokens for request in result.requests] == [4, 4, 4]
+
+
+def test_a_static_batch_lets_nobody_in_until_all_of_it_have_finished() -> None:
+    arrivals = [Arrival(0.0, 10, 10), Arrival(0.0, 10, 2), Arrival(0.5, 10, 2), Arrival(0.5, 10, 2), Arrival(0.5, 10, 2)]
+    result = Simulation(config(max_num_seqs=2), LinearCost(1.0), static_batching=True).run(arrivals)
+    assert [request.finish_s for request in result.requests] == [2.0, 10.0, 12.0, 12.0, 14.0]
+    assert [request.queue_s for request in result.requests] == [0.0, 0.0, 9.5, 9.5, 11.5]
+    assert Simulation(config(max_num_seqs=2), LinearCost(1.0)).run(arrivals).duration_s == 10.0
+
+
+def test_a_static_batch_refuses_at_the_door_what_can_never_be_served() -> None:
+    result = Simulation(config(), LinearCost(1.0), static_batching=True).run([Arrival(0.0, 100_000, 1), Arrival(0.0, 10, 1, n=3)])
+    assert (result.num_rejected, len(result.requests)) == (1, 3)
+
+
 def test_more_load_means_later_tokens_and_two_instances_mean_earlier_ones() -> None:
     def p99(rate: float, instances: int) -> float:
         arrivals = traffic.first(traffic.poisson(rate, traffic.fixed(300, 30), seed=2), 300)
@@ -106,7 +130,7 @@ def test_drafts_give_the_expected_number_of_tokens_a_step() -> None:
 
 
 def test_rejected_and_unfinished_requests_count_against_attainment() -> None:
-    arrivals = [Arrival(0.0, 10, 10) for _ in range(4)] + [Arrival(0.0, 100_000, 1)]
+    arrivals = [Arrival(0.0, 10, 10), *(Arrival(0.5, 10, 10) for _ in range(3)), Arrival(0.5, 100_000, 1)]
     result = Simulation(config(max_num_seqs=1, max_waiting_requests=3), LinearCost(1.0)).run(arrivals, until=12.0)
     assert (len(result.requests), result.num_rejected, result.num_unfinished) == (1, 1, 3)
     assert result.attainment(ttft_s=2.0) == pytest.approx(1 / 5)

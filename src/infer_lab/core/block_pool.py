@@ -94,6 +94,10 @@ class BlockPool:
     def is_free(self, block: int) -> bool:
         return self._ref_counts[block] == 0
 
+    def is_cached(self, block: int) -> bool:
+        """It holds KV that can be found, whether somebody uses it or not."""
+        return self._keys[block] is not None
+
     def clear_cache(self) -> None:
         """Forget every cached block (new weights, a fresh measurement). Blocks in use stay in use, unfiled."""
         for block in self._block_of.values():

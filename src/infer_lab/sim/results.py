@@ -49,12 +49,12 @@ class RequestResult:
     def of(cls, request: Request, arrival: Arrival, instance: int = 0) -> RequestResult:
         timeline = request.timeline
         times = timeline.token_times
-        finish, queue = timeline.finish_time, timeline.queue_time
-        assert finish is not None and queue is not None and times
+        finish, admitted = timeline.finish_time, timeline.time_of("admitted")
+        assert finish is not None and admitted is not None and times
         return cls(
             arrival_s=arrival.time,
             finish_s=finish,
-            queue_s=queue,
+            queue_s=admitted - arrival.time,
             ttft_s=times[0] - arrival.time,
             tpot_s=timeline.tpot,
             itl_s=tuple(b - a for a, b in pairwise(times)),

@@ -9,13 +9,26 @@ import heapq
 from collections.abc import Iterable, Sequence
 
 from infer_lab.core.config import SchedulerConfig
-from infer_lab.core.request import Request
-from infer_lab.errors import InvalidRequestError, QueueFullError, UserError
+from infer_lab.core.request import Request, RequestUpdate
+from infer_lab.errors import InferLabError, InvalidRequestError, QueueFullError, UserError
 from infer_lab.sim.cost_model import CostModel
 from infer_lab.sim.instance import Instance, Speculation
 from infer_lab.sim.results import RequestResult, SimulationResult
 from infer_lab.sim.router import Router, least_outstanding
 from infer_lab.sim.traffic import Arrival
+
+
+class Observer:
+    """What one may look at while a simulation runs; subclasses override what they care about. To read, not to change."""
+
+    def arrived(self, arrival: Arrival, requests: Sequence[Request]) -> None: ...
+
+    def rejected(self, arrival: Arrival, error: InferLabError) -> None: ...
+
+    def step_started(self, instance: Instance, now: float, seconds: float) -> None:
+        """`instance.plan` is decided and takes `seconds`."""
+
+    def step_ended(self, instance: Instance, now: float, updates: Sequence[RequestUpdate]) -> None: ...
 
 
 class Simulation:
@@ -29,11 +42,16 @@ class Simulation:
         num_instances: int = 1,
         router: Router | None = None,
         speculation: Speculation | None = None,
+        static_batching: bool = False,
+        observer: Observer | None = None,
     ) -> None:
         if num_instances < 1:
             raise UserError(f"a simulation needs at least one instance, got {num_instances}")
         self.now = 0.0
-        self.instances: Sequence[Instance] = [Instance(config, cost, lambda: self.now, speculation, seed) for seed in range(num_instances)]
+        self.instances: Sequence[Instance] = [
+            Instance(config, cost, lambda: self.now, speculation, seed, static_batching) for seed in range(num_instances)
+        ]
+        self._observer = observer or Observer()
         self._router = router or least_outstanding()
         self._ends: list[tuple[float, int]] = []  # when which instance's step ends
         self._alive: dict[str, tuple[Arrival, Request, int]] = {}
@@ -51,6 +69,7 @@ class Simulation:
         coming = iter(arrivals)
         arrival = next(coming, None)
         number = 0
+        reached: set[int] = set()
         while arrival is not None or self._ends:
             next_end = self._ends[0][0] if self._ends else float("inf")
             next_time = min(next_end, arrival.time if arrival is not None else float("inf"))
@@ -61,9 +80,13 @@ class Simulation:
                 break
             self.now = next_time
             if arrival is not None and arrival.time <= next_end:
-                self._arrive(arrival, number)
+                reached.add(self._arrive(arrival, number))
                 number += 1
                 arrival = next(coming, None)
+                if arrival is None or arrival.time > self.now:  # who comes at the same moment is in the same step
+                    for index in sorted(reached):
+                        self._start_step(index)
+                    reached.clear()
             else:
                 self._end_step(heapq.heappop(self._ends)[1])
         cut_off = [0.0] * len(self.instances)  # of steps under way, the part beyond the end
@@ -78,17 +101,21 @@ class Simulation:
             num_steps=self._num_steps,
         )
 
-    def _arrive(self, arrival: Arrival, number: int) -> None:
+    def _arrive(self, arrival: Arrival, number: int) -> int:
+        """The instance that it reached."""
         instance = self._router(arrival, self.instances)
         index = self.instances.index(instance)
         name = str(number)
         try:
-            request = instance.add(name, arrival, number)
-        except (QueueFullError, InvalidRequestError):
-            self._num_rejected += 1
-            return
-        self._alive[name] = (arrival, request, index)
-        self._start_step(index)
+            requests = instance.add(name, arrival, number)
+        except (QueueFullError, InvalidRequestError) as error:
+            self._num_rejected += arrival.n
+            self._observer.rejected(arrival, error)
+            return index
+        for request in requests:
+            self._alive[request.request_id] = (arrival, request, index)
+        self._observer.arrived(arrival, requests)
+        return index
 
     def _start_step(self, index: int) -> None:
         instance = self.instances[index]
@@ -97,14 +124,17 @@ class Simulation:
             seconds = instance.start_step()
             if not 0 <= seconds < float("inf"):
                 raise UserError(f"the cost model says that a step takes {seconds} s")
+            self._observer.step_started(instance, self.now, seconds)
             heapq.heappush(self._ends, (self.now + seconds, index))
 
     def _end_step(self, index: int) -> None:
         instance = self.instances[index]
-        for update in instance.finish_step():
+        updates = instance.finish_step()
+        for update in updates:
             instance.outstanding_tokens -= len(update.new_token_ids)
             if update.finish_reason is not None:
                 arrival, request, _ = self._alive.pop(update.request_id)
                 instance.outstanding_tokens -= arrival.prompt_tokens + arrival.output_tokens - request.num_output_tokens
                 self._results.append(RequestResult.of(request, arrival, index))
+        self._observer.step_ended(instance, self.now, updates)
         self._start_step(index)

@@ -26,7 +26,10 @@ class Lengths(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One request of the traffic. The first `prefix_tokens` of its prompt are those of every request with the same `prefix`."""
+    """One request of the traffic. The first `prefix_tokens` of its prompt are those of every request with the same `prefix`.
+
+    n: how many answers to the one prompt; each is a request of its own to the scheduler. own: arrivals with the same `own` have the same
+    rest of the prompt too; None for one that nobody else has."""
 
     time: float
     prompt_tokens: int
@@ -35,8 +38,11 @@ class Arrival:
     prefix_tokens: int = 0
     tenant: str = ""
     priority: int = 0
+    n: int = 1
+    own: int | None = None
 
     def __post_init__(self) -> None:
+        _require(self.n >= 1, f"an arrival asks for at least one answer, got n = {self.n}")
         _require(self.prompt_tokens >= 1, f"an arrival needs a prompt of at least one token, got {self.prompt_tokens}")
         _require(self.output_tokens >= 1, f"an arrival asks for at least one output token, got {self.output_tokens}")
         _require(
