@@ -29,7 +29,12 @@ class Prefill:
 
     @property
     def name(self) -> str:
-        return f"prefill_d{self.head_dim}_s{self.seq}"
+        return f"prefill-d{self.head_dim}-s{self.seq}"
+
+    @property
+    def nbytes(self) -> float:
+        """Queries and output, keys and values, each once."""
+        return 2.0 * self.batch * self.seq * (self.heads + self.kv_heads) * self.head_dim * self.dtype.itemsize
 
     @property
     def flops(self) -> float:
@@ -48,7 +53,11 @@ class Decode:
 
     @property
     def name(self) -> str:
-        return f"decode_b{self.batch}_s{self.seq}"
+        return f"decode-b{self.batch}-s{self.seq}"
+
+    @property
+    def flops(self) -> float:
+        return 4.0 * self.batch * self.heads * self.seq * self.head_dim
 
     def kv_bytes(self, element_size: int) -> float:
         return 2.0 * self.batch * self.seq * self.kv_heads * self.head_dim * element_size

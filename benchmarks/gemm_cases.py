@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from infer_lab.bench import Timing, measure
 from infer_lab.kernels._common import cdiv
 from infer_lab.kernels._gemm import make_locks
 from infer_lab.kernels.fp8_gemm import fp8_gemm
@@ -24,7 +23,7 @@ Call = Callable[[Any], torch.Tensor]  # of a launch configuration; None takes th
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Product:
     """One product: x [m, k] times the transpose of a weight [n, k]. dtype: of the activations where they are 16-bit."""
 
     op: str
@@ -58,7 +57,7 @@ class Case:
         return max(2, min(32, cdiv(ROTATE_BYTES, self.weight_bytes))) if device.startswith("cuda") else 1
 
 
-def packed(case: Case, device: str, pack_k: int | None = None) -> PackedWeight:
+def packed(case: Product, device: str, pack_k: int | None = None) -> PackedWeight:
     """Random words: every bit pattern is a valid weight."""
     bits, group = (4, GROUP) if case.op == "w4a16" else (8, max(case.k, 129))
     pack_k = pack_k or default_block_k(bits, group)
@@ -73,7 +72,7 @@ def eight_bit(op: str, rows: int, k: int, device: str) -> torch.Tensor:
     return values.to(torch.float8_e4m3fn if op == "fp8_gemm" else torch.int8)
 
 
-def ours(case: Case, device: str, count: int, pack_k: int | None = None) -> tuple[list[Call], Callable[[], torch.Tensor]]:
+def ours(case: Product, device: str, count: int, pack_k: int | None = None) -> tuple[list[Call], Callable[[], torch.Tensor]]:
     """One call per copy of the weight, and the float32 reference of the first."""
     m, n, k = case.m, case.n, case.k
     if case.op in ("w4a16", "w8a16"):
@@ -109,14 +108,14 @@ def _weight_only_by_rows(x: torch.Tensor, weight: PackedWeight, rows: int = 4096
     return torch.cat(parts, dim=1)
 
 
-def peers(case: Case, device: str, known: Container[str] = ()) -> dict[str, list[Callable[[], torch.Tensor]]]:
+def peers(case: Product, device: str, known: Container[str] = ()) -> dict[str, list[Callable[[], torch.Tensor]]]:
     """What a user would pick instead, by name; each a list of calls over copies of its weight. `known` ones are left out."""
     m, n, k = case.m, case.n, case.k
     found: dict[str, list[Callable[[], torch.Tensor]]] = {}
     on_gpu = device.startswith("cuda")
     x = torch.randn(m, k, device=device, dtype=case.dtype)
     if "cublas" not in known and (on_gpu or case.op in ("w4a16", "w8a16", "skinny_gemm")):
-        dense = [torch.randn(n, k, device=device, dtype=case.dtype) for _ in range(Case("skinny_gemm", m, n, k).copies(device))]
+        dense = [torch.randn(n, k, device=device, dtype=case.dtype) for _ in range(Product("skinny_gemm", m, n, k).copies(device))]
         found["cublas"] = [lambda w=w: x @ w.T for w in dense]
     if not on_gpu:
         return found
@@ -136,18 +135,3 @@ def peers(case: Case, device: str, known: Container[str] = ()) -> dict[str, list
                 lambda b=b, fast=fast: torch._scaled_mm(a, b.T, sa, sb, out_dtype=torch.bfloat16, use_fast_accum=fast) for b in weights
             ]
     return found
-
-
-def time_per_call(calls: list[Callable[[], torch.Tensor]], device: str, repeats: int, launches: int = 8) -> Timing:
-    """Seconds of one call: replays of a CUDA graph that walks over the copies; on a CPU, plain calls."""
-    if not device.startswith("cuda"):
-        return measure(calls[0], device, warmup=1, repeats=repeats)
-    for call in calls[:2]:
-        call()
-    torch.cuda.synchronize()
-    count = cdiv(launches, len(calls)) * len(calls)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for i in range(count):
-            calls[i % len(calls)]()
-    return measure(graph.replay, device, warmup=3, repeats=repeats).per(count)

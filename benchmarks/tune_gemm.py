@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gemm_cases import Case, ours, time_per_call
+from _kernel_bench import in_turn
+from gemm_cases import Product, ours
 
 from infer_lab.kernels import _common
 from infer_lab.kernels._common import cdiv, next_power_of_2
@@ -79,11 +80,11 @@ def config_of(op: str, config: dict[str, Any]) -> Any:
     return (W8A8Config if op in ("fp8_gemm", "int8_gemm") else GemmConfig)(**config)
 
 
-def run_meta(case: Case, config: dict[str, Any]) -> None:
+def run_meta(case: Product, config: dict[str, Any]) -> None:
     ours(case, "meta", 1)[0][0](config_of(case.op, config))
 
 
-def compile_all(cases: list[Case]) -> None:
+def compile_all(cases: list[Product]) -> None:
     target = _common.target_of(torch.device("cuda"))
     unique = {(c.op, json.dumps(config)): (c, config) for c in cases for config in candidates(c.op, c.m, c.n, c.k)}
     jobs = [functools.partial(run_meta, case, config) for case, config in unique.values()]
@@ -92,7 +93,7 @@ def compile_all(cases: list[Case]) -> None:
     print(f"compiled {len(jobs)} launches in {time.monotonic() - start:.0f} s, {len(failures)} failed {failures[:2]}", flush=True)
 
 
-def time_case(case: Case, top: int) -> tuple[dict[str, Any], list[str]]:
+def time_case(case: Product, top: int) -> tuple[dict[str, Any], list[str]]:
     """The fastest configuration, and a JSON line for each that ran or failed."""
     calls, _ = ours(case, "cuda", case.copies("cuda"))
     timed, lines = [], []
@@ -100,7 +101,7 @@ def time_case(case: Case, top: int) -> tuple[dict[str, Any], list[str]]:
         row = {"op": case.op, "m": case.m, "n": case.n, "k": case.k, "config": config}
         try:
             bound = [functools.partial(call, config_of(case.op, config)) for call in calls]
-            timed.append((time_per_call(bound, "cuda", repeats=9).median, config))
+            timed.append((in_turn(bound, "cuda", repeats=9).median, config))
             lines.append(json.dumps(row | {"us": timed[-1][0] * 1e6}))
         except Exception as error:  # a launch that does not fit is an answer
             lines.append(json.dumps(row | {"error": str(error)[:200]}))
@@ -110,7 +111,7 @@ def time_case(case: Case, top: int) -> tuple[dict[str, Any], list[str]]:
     return timed[0][1], lines
 
 
-def ship(best: dict[Case, dict[str, Any]]) -> None:
+def ship(best: dict[Product, dict[str, Any]]) -> None:
     path = _common.CONFIG_DIR / f"{_common.target_of(torch.device('cuda')).slug}.json"
     document = json.loads(path.read_text()) if path.exists() else {"kernels": {}}
     for case, config in best.items():
@@ -133,7 +134,7 @@ def main(argv: list[str] | None = None) -> int:
         print("error: this machine has no CUDA device; kernels use their heuristics where no tuned file exists", file=sys.stderr)
         return 2
     shapes = [tuple(map(int, s.split("x"))) for s in options.shapes]
-    cases = [Case(op, m, n, k) for op in options.ops for n, k in shapes for m in options.m]
+    cases = [Product(op, m, n, k) for op in options.ops for n, k in shapes for m in options.m]
     compile_all(cases)
     best, lines = {}, []
     for case in cases:

@@ -220,6 +220,18 @@ class Series(Open):
         return self
 
 
+class MeasuredCase(Open):
+    """One piece of work that was timed for us and for peers; `ours` and `peers` (by label) name values of the record."""
+
+    operation: Line
+    shape: Line
+    bytes: Annotated[float, Field(gt=0, description="the fewest that the work needs")]
+    flops: Annotated[float, Field(ge=0)]
+    floor_us: Annotated[float, Field(gt=0, description="the shortest time that the measured limits allow")]
+    ours: Line
+    peers: dict[str, str] = {}
+
+
 class MeasurementMeta(Open):
     """`measurements/<device>/<name>.json`, as `infer_lab.bench.record` writes it. Without provenance there is no record."""
 
@@ -235,6 +247,15 @@ class MeasurementMeta(Open):
     sources: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = {}
     values: dict[str, RecordedValue] = {}
     series: dict[str, Series] = {}
+    cases: dict[str, MeasuredCase] = {}
+
+    @model_validator(mode="after")
+    def _cases_name_values(self) -> MeasurementMeta:
+        for name, case in self.cases.items():
+            missing = [value for value in (case.ours, *case.peers.values()) if value not in self.values]
+            if missing:
+                raise ValueError(f"cases.{name} names {', '.join(missing)}, which the record does not hold")
+        return self
 
 
 PROVENANCE = ("device", "software", "git", "date", "command")

@@ -179,3 +179,16 @@ def test_the_root_is_found_from_a_folder_below(root: Path) -> None:
     below = root / "labs" / "part0"
     below.mkdir(parents=True)
     assert repository_root(below) == root
+
+
+def test_a_case_names_recorded_times_only(root: Path) -> None:
+    record = some(root)
+    record.add_value("ours", 2.0, "us")
+    record.add_value("rate", 2.0, "GB/s")
+    record.add_case("c", "copy", "1 × 2", nbytes=8, flops=0, floor=Quantity(1, "us"), ours="ours", peers={})
+    assert record.document()["cases"]["c"] == {
+        "operation": "copy", "shape": "1 × 2", "bytes": 8, "flops": 0, "floor_us": 1, "ours": "ours", "peers": {},
+    }  # fmt: skip
+    for wrong in ("rate", "gone"):
+        with pytest.raises(RecordError, match="not a recorded time"):
+            record.add_case("d", "copy", "", nbytes=8, flops=0, floor=Quantity(1, "us"), ours="ours", peers={"x": wrong})

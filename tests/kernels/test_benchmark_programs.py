@@ -12,8 +12,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 VALUES = {
-    "attention.py": {"prefill_d64_s64_ours_rate", "prefill_d64_s64_sdpa_time", "decode_b2_s48_fp8_rate", "limit_read_stream"},
-    "elementwise.py": {"norm_3x64_ours_time", "sample_b2_p90_ours_time", "sample_b2_p90_sort_time", "logprobs_b2_torch_rate"},
+    "attention.py": {"prefill-d64-s64", "prefill-d64-s64-sdpa", "prefill-d64-s64-page16", "decode-b2-s48-fp8", "limit-read-stream"},
+    "elementwise.py": {"norm-3x64", "sample-b2-p90", "sample-b2-p90-sort", "logprobs-b2-torch"},
+    "gemm.py": {"w4a16-128x256-m3", "cublas-128x256-m3", "skinny-gemm-128x128-m3", "w8a16-128x256-m3", "fp8-gemm-64x128-m32"},
 }
 
 
@@ -29,6 +30,9 @@ def test_the_cpu_path_runs_and_records(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(Path(json.loads(done.stdout.splitlines()[-1])["record"]).read_text())
     assert VALUES[name] <= set(document["values"])
+    assert set(document["cases"]) <= set(document["values"]) and document["cases"]
+    for case in document["cases"].values():
+        assert case["bytes"] > 0 and case["floor_us"] > 0 and set(case["peers"].values()) <= set(document["values"])
     assert document["git"]["commit"] and document["sources"] and document["workload"]["quick"]
 
 

@@ -56,6 +56,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
         ("proof", embeds.Proof),
         ("measured-figure", measured.MeasuredFigure),
         ("measured-table", measured.MeasuredTable),
+        ("measured-peers", measured.MeasuredPeers),
+        ("measured-roofline", measured.MeasuredRoofline),
         ("lab-code", included.LabCode),
         ("svg-figure", included.SvgFigure),
         *((place, embeds.filled_by(place)) for place in PLACES),

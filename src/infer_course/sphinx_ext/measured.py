@@ -1,4 +1,8 @@
-"""Directives that show measurement records: `{measured-figure}` draws series, `{measured-table}` lists values. Nothing is typed in."""
+"""Directives that show measurement records. Nothing is typed in.
+
+`{measured-figure}` draws series, `{measured-table}` lists values, `{measured-peers}` compares cases with peers and the floor, and
+`{measured-roofline}` places the cases of several records under the limits of the machine.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,13 @@ from sphinx.util.docutils import SphinxDirective
 from infer_course.measure import find_record
 from infer_course.nodes import Measurement
 from infer_course.plot import Plot
-from infer_course.sphinx_ext.course import of
+from infer_course.sphinx_ext.compared import Compared, by_operation, compared, shares_html
+from infer_course.sphinx_ext.course import Course, of
 from infer_course.sphinx_ext.docnodes import element, from_graph, raw
 from infer_course.sphinx_ext.records import data_table, html_of, plot_of
+from infer_course.sphinx_ext.roofline import roofline, roofline_html
 from infer_lab.errors import UserError
+from infer_lab.units import Quantity
 
 
 def _scale(argument: str) -> bool:
@@ -54,8 +61,7 @@ class MeasuredFigure(SphinxDirective):
             raise self.error(f"measured-figure {first}: {error}") from None
         see = self.parse_content_to_nodes() if self.content else []
         records = list(dict.fromkeys(record.id for record, _ in chosen))
-        caption = element("figcaption", *see, from_graph(template="figure-foot", args={"records": records}), raw(data_table(plot)))
-        return [element("figure", raw(picture), caption, klass="il-fig", id=key)]
+        return _figure(picture, key, see, records, data_table(plot))
 
     def _wanted(self) -> list[str]:
         return [name for name in self.options.get("series", "").replace(",", " ").split() if name]
@@ -92,3 +98,59 @@ class MeasuredTable(SphinxDirective):
         if unknown:
             raise self.error(f"`{record.id}` has no value {', '.join(unknown)}; it has {', '.join(record.values)}")
         return [from_graph(template="record-values", args={"record_id": record.id, "names": wanted})]
+
+
+def _figure(picture: str, key: str, see: list[Node], records: list[str], table: str) -> list[Node]:
+    """A drawn figure: what to see in it, where it is from, and its numbers."""
+    caption = element("figcaption", *see, from_graph(template="figure-foot", args={"records": records}), raw(table))
+    return [element("figure", raw(picture), caption, klass="il-fig", id=key)]
+
+
+def _table(course: Course, title: str, groups: list[tuple[str, list[Compared]]]) -> str:
+    return course.render("compared", title=title, groups=groups, us=lambda value: Quantity(value, "us").format())
+
+
+class MeasuredPeers(SphinxDirective):
+    """```{measured-peers} h200/gemm```, option `operations`: ours beside peers and the floor, as a figure and a table.
+
+    The content is what to see in it. Device, day and commit are added.
+    """
+
+    required_arguments = 1
+    has_content = True
+    option_spec: ClassVar[dict[str, Any]] = {"operations": directives.unchanged_required}
+
+    def run(self) -> list[Node]:
+        course = of(self.env.app)
+        wanted = [name.strip() for name in self.options.get("operations", "").split(";") if name.strip()]
+        try:
+            record = find_record(course.graph, self.arguments[0])
+            rows = compared(record, wanted)
+        except (UserError, ValueError) as error:
+            raise self.error(f"measured-peers {self.arguments[0]}: {error}") from None
+        key = nodes.make_id(f"peers-{'-'.join((record.id, *wanted))}")
+        title = f"{record.title}: share of the floor's speed"
+        table = _table(course, title, by_operation(rows))
+        see = self.parse_content_to_nodes() if self.content else []
+        return _figure(shares_html(rows, title, key), key, see, [record.id], table)
+
+
+class MeasuredRoofline(SphinxDirective):
+    """```{measured-roofline} h200/attention h200/gemm```: every case of these records under the limits in `<device>/limits`."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    has_content = True
+
+    def run(self) -> list[Node]:
+        graph = of(self.env.app).graph
+        try:
+            records = [find_record(graph, name) for name in self.arguments[0].replace(",", " ").split()]
+            limits = find_record(graph, f"{records[0].device.slug}/limits")
+            roof = roofline(records, limits)
+        except (UserError, ValueError) as error:
+            raise self.error(f"measured-roofline: {error}") from None
+        key = nodes.make_id(f"roofline-{self.arguments[0]}")
+        see = self.parse_content_to_nodes() if self.content else []
+        ids = [record.id for record in (*records, limits)]
+        return _figure(roofline_html(roof, key), key, see, ids, _table(of(self.env.app), roof.title, list(roof.cases.items())))

@@ -74,6 +74,7 @@ class Record:
         self.environment = environment or capture(device, command)
         self.values: dict[str, dict[str, Any]] = {}
         self.series: dict[str, dict[str, Any]] = {}
+        self.cases: dict[str, dict[str, Any]] = {}
 
     @property
     def id(self) -> str:
@@ -119,6 +120,23 @@ class Record:
             raise RecordError(f"{self.id}: {name} has {len(x[2])} x values and {len(y[2])} y values")
         self.series[name] = {"title": title, "x": _axis(*x, name=name), "y": _axis(*y, name=name), "kind": kind}
 
+    def add_case(
+        self, name: str, operation: str, shape: str, *, nbytes: float, flops: float, floor: Quantity, ours: str, peers: Mapping[str, str]
+    ) -> None:
+        """One piece of work that was timed for us and for peers, so that they can be compared with each other and with the machine.
+
+        nbytes, flops: the fewest that the work needs. floor: the shortest time that the measured limits allow for them. ours, and peers
+        by their labels: names of recorded times.
+        """
+        self._check_new(name, self.cases)
+        for time in (ours, *peers.values()):
+            if time not in self.values or self.values[time]["unit"] not in ("s", "ms", "us", "ns"):
+                raise RecordError(f"{self.id}: the case {name} names {time!r}, which is not a recorded time")
+        self.cases[name] = {
+            "operation": operation, "shape": shape, "bytes": _finite(nbytes, name), "flops": _finite(flops, name),
+            "floor_us": _finite(floor.to("us").value, name), "ours": ours, "peers": dict(peers),
+        }  # fmt: skip
+
     def document(self) -> dict[str, Any]:
         """The record as it will be written; RecordError if it could not be traced or holds nothing."""
         env = self.environment
@@ -144,6 +162,7 @@ class Record:
             "schema": SCHEMA, "id": self.id, "title": self.title, "device": device, "software": dict(env.software), "git": dict(env.git),
             "date": env.date, "command": env.command, "workload": self.workload, "sources": self.sources,
             "values": dict(sorted(self.values.items())), "series": dict(sorted(self.series.items())),
+            **({"cases": self.cases} if self.cases else {}),
         }  # fmt: skip
 
     def write(self, directory: Path | None = None) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -20,16 +19,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_the_benchmark_checks_and_times_every_kernel_in_the_interpreter() -> None:
-    done = run("benchmarks/gemm.py", "--device", "cpu", "--quick")
-    assert done.returncode == 0, done.stderr[-2000:]
-    last = json.loads(done.stdout.strip().splitlines()[-1])
-    assert {name.split("-")[0] for name in last if name.endswith(" us")} == {"w4a16", "w8a16", "skinny", "fp8", "int8", "cublas"}
-    assert last["record"] is None
-
-
-def test_without_a_gpu_both_programs_say_so_and_exit_with_2() -> None:
-    for program in (["benchmarks/gemm.py", "--device", "cuda"], ["benchmarks/tune_gemm.py"]):
+def test_without_a_gpu_the_tuner_says_so_and_exits_with_2() -> None:
+    for program in (["benchmarks/tune_gemm.py"],):
         done = run(*program)
         assert done.returncode == 2 and "no CUDA device" in done.stderr and "Traceback" not in done.stderr
 
