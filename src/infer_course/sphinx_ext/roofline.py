@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from html import escape
 from string import ascii_uppercase
 
-from infer_course.nodes import Measurement
 from infer_course.axes import Axis, axis, plain
+from infer_course.nodes import Measurement
 from infer_course.sphinx_ext.compared import Compared, compared
 from infer_lab.units import Quantity
 
