@@ -68,17 +68,16 @@ def _penalize(logits: Tensor, rows: SampleRows) -> None:
     device = logits.device
     params = [rows.states[i].params for i in penalized]
     slots = torch.tensor([rows.states[i].slot for i in penalized], device=device)
-    counts = rows.counts.output[slots]
+    counts, known = rows.counts.output[slots], rows.counts.known[slots]
     drafts = [(row, token) for row, i in enumerate(penalized) for token in rows.drafts[i]]
     if drafts:
         at = torch.tensor(drafts, device=device).unbind(1)
         counts.index_put_(at, torch.ones(len(drafts), dtype=torch.int32, device=device), accumulate=True)
+        known[at] = True
+    row, token = known.nonzero(as_tuple=True)  # penalties change these alone, a small part of the vocabulary
     table = torch.tensor([(p.repetition_penalty, p.frequency_penalty, p.presence_penalty) for p in params], device=device)
-    repetition, frequency, presence = table.T.unsqueeze(-1).unbind(0)
-    index = torch.tensor(penalized, device=device)
-    x = logits[index]
-    in_output = counts > 0
-    known = in_output | rows.counts.prompt[slots]
-    x = torch.where(known, torch.where(x > 0, x / repetition, x * repetition), x)
-    x = x - frequency * counts - presence * in_output
-    logits[index] = x.clamp_(max=torch.finfo(x.dtype).max)  # an infinite logit would be NaN in the softmax
+    repetition, frequency, presence = table[row].unbind(1)
+    at = (torch.tensor(penalized, device=device)[row], token)
+    x, n = logits[at], counts[row, token]
+    x = torch.where(x > 0, x / repetition, x * repetition) - frequency * n - presence * (n > 0)
+    logits[at] = x.clamp_(max=torch.finfo(x.dtype).max)  # an infinite logit would be NaN in the softmax

@@ -5,6 +5,8 @@ Why not a generator: its state would depend on how many draws came before, and s
 is the generator of cuRAND and of Triton's `tl.philox`, so a fused kernel can draw the very same numbers.
 
     key = (low, high 32 bits of the seed)      counter = (token // 4, position, stream, 0)      word token % 4 of the result
+
+A stream is for numbers of another purpose at the same seed and position; those of stream 0 decide what is sampled.
 """
 
 from __future__ import annotations
@@ -37,13 +39,24 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Te
 
 
 def uniforms(seeds: Tensor, positions: Tensor, num_tokens: int, stream: int = 0) -> Tensor:
-    """float32 [rows, num_tokens] in (0, 1): one for each token of the vocabulary. seeds, positions: int64 [rows].
-
-    stream: numbers for another purpose at the same seed and position, independent of those of stream 0.
-    """
+    """float32 [rows, num_tokens] in (0, 1): one for each token of the vocabulary. seeds, positions: int64 [rows]."""
     counters = torch.arange(-(-num_tokens // 4), device=seeds.device).unsqueeze(0)
+    return _to_unit(_words(seeds, positions, counters, stream).flatten(1)[:, :num_tokens])
+
+
+def uniforms_at(seeds: Tensor, positions: Tensor, token_ids: Tensor, stream: int = 0) -> Tensor:
+    """float32 [rows, n]: the numbers of these tokens alone, token_ids int64 [rows, n]."""
+    words = _words(seeds, positions, token_ids // 4, stream)
+    return _to_unit(words.gather(2, (token_ids % 4).unsqueeze(2)).squeeze(2))
+
+
+def _words(seeds: Tensor, positions: Tensor, counters: Tensor, stream: int) -> Tensor:
+    """int64 [rows, counters, 4]."""
     zero = torch.zeros_like(counters)
     key = ((seeds & _WORD).unsqueeze(1), (seeds >> 32).unsqueeze(1))
-    words = torch.stack(philox((counters, positions.unsqueeze(1), zero + stream, zero), key), dim=-1).flatten(1)[:, :num_tokens]
+    return torch.stack(philox((counters, positions.unsqueeze(1), zero + stream, zero), key), dim=-1)
+
+
+def _to_unit(words: Tensor) -> Tensor:
     # (w + ½) / 2³²: small values keep their full relative precision in float32; the largest would round to 1
     return ((words.float() + 0.5) * 2.0**-32).clamp_(max=1 - 2.0**-24)

@@ -18,15 +18,15 @@ from infer_lab.sampling_params import SamplingParams
 
 
 class TokenCounts:
-    """How often each token stands in a request's output, and whether it stands in its prompt: a slot for each request with a penalty.
+    """How often each token stands in a request's output, and whether it stands in prompt or output: a slot for each request with a
+    penalty.
 
-    output int32 [slots, vocab_size], prompt bool [slots, vocab_size]: the layout of kernels.sampling.TokenCounts. Grows by doubling;
-    without penalties it takes no memory.
+    output int32 [slots, vocab_size], known bool [slots, vocab_size]. Grows by doubling; without penalties it takes no memory.
     """
 
     def __init__(self, vocab_size: int, device: torch.device) -> None:
         self.output = torch.zeros((0, vocab_size), dtype=torch.int32, device=device)
-        self.prompt = torch.zeros((0, vocab_size), dtype=torch.bool, device=device)
+        self.known = torch.zeros((0, vocab_size), dtype=torch.bool, device=device)
         self._free: list[int] = []
 
     def open(self, prompt: Sequence[int], output: Sequence[int]) -> int:
@@ -34,8 +34,8 @@ class TokenCounts:
             self._grow()
         slot = self._free.pop()
         self.output[slot] = 0
-        self.prompt[slot] = False
-        self.prompt[slot, torch.tensor(prompt, device=self.prompt.device)] = True
+        self.known[slot] = False
+        self.known[slot, torch.tensor(prompt, dtype=torch.int64, device=self.known.device)] = True
         self.add([slot] * len(output), output)
         return slot
 
@@ -47,13 +47,14 @@ class TokenCounts:
         if tokens:
             device = self.output.device
             at = (torch.tensor(slots, device=device), torch.tensor(tokens, device=device))
+            self.known[at] = True
             self.output.index_put_(at, torch.ones(len(tokens), dtype=torch.int32, device=device), accumulate=True)
 
     def _grow(self) -> None:
         old = len(self.output)
         more = max(4, old)
         self.output = torch.cat((self.output, self.output.new_zeros((more, self.output.shape[1]))))
-        self.prompt = torch.cat((self.prompt, self.prompt.new_zeros((more, self.prompt.shape[1]))))
+        self.known = torch.cat((self.known, self.known.new_zeros((more, self.known.shape[1]))))
         self._free.extend(range(old + more - 1, old - 1, -1))
 
     @property

@@ -16,16 +16,16 @@ seeded request gives the same tokens alone and batched unless two candidates are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from infer_lab.core.plan import AdmittedRequest, ScheduledRequest, TokenLogprobs
-from infer_lab.sample.filters import keep_candidates
+from infer_lab.sample.filters import candidates, has_filter
 from infer_lab.sample.logits import process_logits
 from infer_lab.sample.logprobs import token_logprobs
-from infer_lab.sample.philox import uniforms
+from infer_lab.sample.philox import uniforms, uniforms_at
 from infer_lab.sample.row_state import RowState, SampleRows, TokenCounts
 
 # Below it float32 would divide by a number that is not normal. Logits differ by 1e-7 at least or not at all, so this is greedy already.
@@ -37,11 +37,10 @@ def sample(logits: Tensor, rows: SampleRows) -> Tensor:
     """Token ids [rows] on the CPU. logits: float32 [rows, vocab], left as they were."""
     logits = process_logits(logits, rows)
     tokens = logits.argmax(dim=-1)
-    drawn = [i for i, state in enumerate(rows.states) if not state.params.is_greedy]
-    if drawn:
-        index = torch.tensor(drawn, device=logits.device)
-        chosen = rows.select(drawn)
-        tokens[index] = draw(_scores(logits[index], chosen), *_streams(chosen, logits.device))
+    for index, scores, ids in _random_rows(logits, rows):
+        seeds = torch.tensor([rows.states[i].params.seed for i in index], device=logits.device)
+        positions = torch.tensor([rows.positions[i] for i in index], device=logits.device)
+        tokens[torch.tensor(index, device=logits.device)] = draw(scores, seeds, positions, ids)
     return tokens.cpu()
 
 
@@ -50,34 +49,53 @@ def target_distribution(logits: Tensor, rows: SampleRows) -> Tensor:
     token and -inf elsewhere."""
     logits = process_logits(logits, rows)
     result = torch.full_like(logits, float("-inf")).scatter_(1, logits.argmax(dim=-1, keepdim=True), 0.0)
-    drawn = [i for i, state in enumerate(rows.states) if not state.params.is_greedy]
-    if drawn:
-        index = torch.tensor(drawn, device=logits.device)
-        result[index] = _scores(logits[index], rows.select(drawn)).log_softmax(dim=-1)
+    for index, scores, ids in _random_rows(logits, rows):
+        logprobs = scores.log_softmax(dim=-1)
+        if ids is not None:
+            logprobs = torch.full((len(index), logits.shape[-1]), float("-inf"), device=logits.device).scatter_(1, ids, logprobs)
+        result[torch.tensor(index, device=logits.device)] = logprobs
     return result
 
 
-def draw(scores: Tensor, seeds: Tensor, positions: Tensor, stream: int = 0) -> Tensor:
-    """One token id a row, with probability softmax(scores): scores float32 [rows, vocab], seeds and positions int64 [rows].
+def draw(scores: Tensor, seeds: Tensor, positions: Tensor, ids: Tensor | None = None, stream: int = 0) -> Tensor:
+    """One token id a row, with probability softmax(scores): scores float32 [rows, n], seeds and positions int64 [rows].
 
-    stream: another one gives other numbers at the same seed and position (a drafter's, say)."""
-    uniform = uniforms(seeds, positions, scores.shape[-1], stream)
+    ids: which tokens the scores are of, int64 [rows, n], the likeliest first; None: of the whole vocabulary. The token does not depend on
+    which of the two it is. stream: another one gives other numbers at the same seed and position (a drafter's, say).
+    """
+    if ids is None:
+        uniform = uniforms(seeds, positions, scores.shape[-1], stream)
+    else:
+        most = int((scores > float("-inf")).sum(dim=-1).max())  # they stand in descending order
+        scores, ids = scores[:, :most], ids[:, :most]
+        uniform = uniforms_at(seeds, positions, ids, stream)
     # argmin E / p  =  argmax log p - log E,  E = -log(1 - u)
-    return (scores - torch.log(-torch.log1p(-uniform))).argmax(dim=-1)
+    winner = (scores - torch.log(-torch.log1p(-uniform))).argmax(dim=-1)
+    return winner if ids is None else ids.gather(1, winner.unsqueeze(1)).squeeze(1)
 
 
-def _scores(logits: Tensor, rows: SampleRows) -> Tensor:
-    """Logits over temperature, the largest at 0, -inf for what may not be drawn."""
-    params = [state.params for state in rows.states]
+def _random_rows(logits: Tensor, rows: SampleRows) -> Iterator[tuple[list[int], Tensor, Tensor | None]]:
+    """(rows, scores, token ids) of those that are not greedy, in groups: the scores are unnormalized log-probabilities, of all tokens where
+    the ids are None."""
+    vocab = logits.shape[-1]
+    drawn = [i for i, state in enumerate(rows.states) if not state.params.is_greedy]
+    free = [i for i in drawn if not has_filter(rows.states[i].params, vocab)]
+    if free:
+        yield free, _scores(logits, rows, free), None
+    filtered = [i for i in drawn if has_filter(rows.states[i].params, vocab)]
+    if filtered:
+        for group in candidates(_scores(logits, rows, filtered), [rows.states[i].params for i in filtered]):
+            yield [filtered[i] for i in group.rows.tolist()], group.scores, group.ids
+
+
+def _scores(logits: Tensor, rows: SampleRows, index: list[int]) -> Tensor:
+    """Logits over temperature, the largest at 0."""
+    params = [rows.states[i].params for i in index]
+    assert all(p.seed is not None for p in params), "a request that samples has its seed by now"
     temperature = torch.tensor([max(p.temperature, _MIN_TEMPERATURE) for p in params], dtype=torch.float32, device=logits.device)
+    chosen = logits if len(index) == len(logits) else logits[torch.tensor(index, device=logits.device)]
     # the largest becomes exactly 0 before the division: a tiny temperature gives -inf for the others and never inf - inf
-    scores = (logits - logits.amax(dim=-1, keepdim=True)) / temperature.unsqueeze(1)
-    return keep_candidates(scores, params)
-
-
-def _streams(rows: SampleRows, device: torch.device) -> tuple[Tensor, Tensor]:
-    assert all(state.params.seed is not None for state in rows.states), "a request that samples has its seed by now"
-    return torch.tensor([state.params.seed for state in rows.states], device=device), torch.tensor(list(rows.positions), device=device)
+    return (chosen - chosen.amax(dim=-1, keepdim=True)) / temperature.unsqueeze(1)
 
 
 class Sampler:
@@ -86,14 +104,22 @@ class Sampler:
     def __init__(self, vocab_size: int, device: torch.device) -> None:
         self.counts = TokenCounts(vocab_size, device)
         self.states: dict[str, RowState] = {}
+        self._with_logprobs: set[str] = set()
+        self._with_prompt_logprobs: set[str] = set()
 
     def admit(self, request: AdmittedRequest) -> None:
         assert request.request_id not in self.states
-        self.states[request.request_id] = RowState.of(request, self.counts)
+        state = self.states[request.request_id] = RowState.of(request, self.counts)
+        if state.params.logprobs is not None:
+            self._with_logprobs.add(request.request_id)
+        if state.params.prompt_logprobs is not None:
+            self._with_prompt_logprobs.add(request.request_id)
 
     def release(self, request_id: str) -> None:
         """Nothing happens if it is not there, as with the rows of the input batch."""
         state = self.states.pop(request_id, None)
+        self._with_logprobs.discard(request_id)
+        self._with_prompt_logprobs.discard(request_id)
         if state is not None and state.slot >= 0:
             self.counts.close(state.slot)
 
@@ -130,20 +156,23 @@ class Sampler:
         self, logits: Tensor, scheduled: Sequence[ScheduledRequest], tokens: Mapping[str, tuple[int, ...]]
     ) -> dict[str, tuple[TokenLogprobs, ...]]:
         """For the requests that want them: of their new tokens. logits: the model's own, the rows of `rows(scheduled)`."""
-        asked: list[tuple[str, int, int]] = []  # request, row, k
+        if not self._with_logprobs:
+            return {}
+        asked: list[tuple[str, int, int, int]] = []  # request, row, token, k
         at = 0
         for request in scheduled:
-            k = self.states[request.request_id].params.logprobs
+            name = request.request_id
+            k = self.states[name].params.logprobs
             if k is not None:
-                asked += [(request.request_id, at + j, k) for j in range(len(tokens[request.request_id]))]
+                asked += [(name, at + j, token, k) for j, token in enumerate(tokens[name])]
             at += request.num_drafts + 1
         if not asked:
             return {}
-        ids = [token for request_id in dict.fromkeys(name for name, _, _ in asked) for token in tokens[request_id]]
-        found = token_logprobs(logits[torch.tensor([row for _, row, _ in asked], device=logits.device)], ids, [k for _, _, k in asked])
+        names, index, ids, ks = zip(*asked, strict=True)
+        found = token_logprobs(logits[torch.tensor(index, device=logits.device)], ids, ks)
         result: dict[str, tuple[TokenLogprobs, ...]] = {}
-        for (request_id, _, _), entry in zip(asked, found, strict=True):
-            result[request_id] = (*result.get(request_id, ()), entry)
+        for name, entry in zip(names, found, strict=True):
+            result[name] = (*result.get(name, ()), entry)
         return result
 
     def prompt_logprobs(
@@ -153,6 +182,8 @@ class Sampler:
 
         hidden: [tokens, hidden_size] of the requests in this order. logits_of: the model's head, float32 [rows, vocab].
         """
+        if not self._with_prompt_logprobs:
+            return {}
         result = {}
         at = 0
         for request in scheduled:
