@@ -15,7 +15,6 @@ from pathlib import Path
 PACKED = (
     "infer_lab/__init__.py",
     "infer_lab/calculator",
-    "infer_lab/calculator.py",
     "infer_lab/config.py",
     "infer_lab/core",
     "infer_lab/errors.py",

@@ -35,6 +35,14 @@ class NotApplicableError(UserError):
     """A formula does not hold for this model or this GPU; it is refused rather than stretched."""
 
 
+class OverloadError(UserError):
+    """More work arrives than can be done, so there is no steady state; the message has both rates."""
+
+
+class UnreachableTargetError(UserError):
+    """No amount of hardware of this kind meets the target; the message says which figure stands in the way."""
+
+
 class DoesNotFitError(UserError):
     """What was asked for needs more memory than there is; the message has both figures."""
 

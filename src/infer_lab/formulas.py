@@ -110,6 +110,16 @@ def tracing() -> Iterator[list[Call]]:
         _listener.reset(token)
 
 
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Calls inside are not collected: the steps of a search are not how a person works out its result."""
+    token = _listener.set(None)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
 def explain(fn: Formula[P], *args: P.args, **kwargs: P.kwargs) -> str:
     """The formula, then the numbers, then the result: `f = a · b = 2 · 3 = 6`."""
     with tracing() as calls:

@@ -87,6 +87,31 @@ GPUS: Mapping[str, Gpu] = MappingProxyType({g.key: g for g in _ALL})
 a100_40gb, a100_80gb, a100_80gb_pcie, h100_80gb, h200_141gb, l4, rtx_4090 = _ALL
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What GPUs talk over. bandwidth: what one GPU sends in one direction; the headline figure of NVLink and PCIe counts both."""
+
+    key: str
+    name: str
+    bandwidth: Quantity
+    source: str
+    checked: str
+
+
+_BOTH = "2026-11-29, half of the sheet's figure for both directions"
+LINKS: Mapping[str, Link] = MappingProxyType({
+    link.key: link
+    for link in (
+        Link("nvlink4", "NVLink 4 (H100, H200)", Quantity(450, "GB/s"), _H100, _BOTH),
+        Link("nvlink3", "NVLink 3 (A100)", Quantity(300, "GB/s"), _A100, _BOTH),
+        Link("pcie5", "PCIe 5.0 x16", Quantity(64, "GB/s"), _H100, _BOTH),
+        Link("pcie4", "PCIe 4.0 x16", Quantity(32, "GB/s"), _A100, _BOTH),
+        Link("ib_ndr", "InfiniBand NDR, 400 Gbit/s", Quantity(50, "GB/s"), "https://www.nvidia.com/en-us/networking/quantum2/",
+             "2026-11-29, 400 Gbit/s over 8"),
+    )
+})  # fmt: skip
+
+
 def gpu(name: str) -> Gpu:
     """The card called `name` ("h100_80gb" or "h100-80gb"); the error lists the names that exist."""
     key = name.lower().replace("-", "_")

@@ -15,8 +15,28 @@ from infer_lab.presets import preset
 LLAMA = preset("llama-3-8b")
 FORMULAS = {name: f for name, f in vars(c).items() if isinstance(f, Formula)}
 EXAMPLE = {
-    "model": LLAMA, "gpu": hw.h100_80gb, "tokens": 100, "batch": 4, "context": 128, "n": 8,
-}  # fmt: skip
+    "model": LLAMA,
+    "gpu": hw.h100_80gb,
+    "tokens": 100,
+    "batch": 4,
+    "context": 128,
+    "n": 8,
+    "acceptance": 0.8,
+    "draft_tokens": 4,
+    "payload": 2**20,
+    "bandwidth": 450e9,
+    "stages": 4,
+    "rate": 2.0,
+    "service": 0.3,
+    "time": 4,
+    "bits": 4,
+    "prompt": 1000,
+    "output": 200,
+    "ttft": 0.5,
+    "tpot": 0.05,
+    "ep": 8,
+}
+OF_EXPERTS = ("distinct_experts", "all_to_all_bytes")  # fmt: skip
 
 
 def test_explain_shows_symbols_numbers_and_result() -> None:
@@ -40,7 +60,7 @@ def test_tracing_lists_outer_calls_before_the_ones_they_make() -> None:
 def test_tracing_goes_on_after_an_error() -> None:
     with c.tracing() as calls:
         with pytest.raises(Exception, match="deepseek"):
-            c.weight_bytes(preset("deepseek-v3"))
+            c.crossover_tokens(preset("deepseek-v3"))
         c.kv_bytes_per_token(LLAMA)
     assert calls[-1].depth == 0
 
@@ -49,7 +69,8 @@ def test_tracing_goes_on_after_an_error() -> None:
 def test_every_public_formula_works_and_explains_itself(name: str) -> None:
     fn = FORMULAS[name]
     parameters = inspect.signature(fn.function).parameters.values()
-    arguments = {p.name: EXAMPLE[p.name] for p in parameters if p.default is inspect.Parameter.empty}
+    example = EXAMPLE | ({"model": preset("mixtral-8x7b")} if name in OF_EXPERTS else {})
+    arguments = {p.name: example[p.name] for p in parameters if p.default is inspect.Parameter.empty}
     text = c.explain(fn, **arguments)
     assert text.startswith(f"{name} = {fn.formula} = ") and not re.search(r"[{}]", text)
     assert fn.__doc__, "a formula says what it is"

@@ -15,7 +15,7 @@ from infer_lab.errors import DoesNotFitError, NotApplicableError, UserError
 from infer_lab.presets import PRESETS, preset
 from infer_lab.units import Quantity
 
-DENSE = [m for m in PRESETS.values() if not m.mla_latent_dim]
+DENSE = [m for m in PRESETS.values() if not (m.latent or m.experts or m.sliding_window)]
 models = st.sampled_from(sorted(PRESETS.values(), key=lambda m: m.name))
 dense = st.sampled_from(DENSE)
 gpus = st.sampled_from(sorted(hw.GPUS.values(), key=lambda g: g.key))

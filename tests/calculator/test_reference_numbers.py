@@ -58,10 +58,25 @@ def test_the_wrong_ffn_width_gives_the_wrong_model_size() -> None:
     assert c.parameters(preset("llama-3-8b").with_(intermediate_size=11_008)).value == pytest.approx(6.722e9, rel=1e-3)
 
 
-@pytest.mark.parametrize("function", [c.parameters, c.weight_bytes, c.decode_weight_bytes, c.crossover_tokens])
-def test_a_mixture_of_experts_is_refused_by_name(function: c.Formula) -> None:
+@pytest.mark.parametrize(
+    ("model", "total", "active"),
+    [("deepseek-v3", 671.03, 37.55), ("qwen3-30b-a3b", 30.53, 3.35), ("qwen3-235b-a22b", 235.09, 22.19), ("mixtral-8x7b", 46.70, 12.88)],
+)
+def test_experts_make_the_published_totals_and_active_sizes(model: str, total: float, active: float) -> None:
+    assert round(c.parameters(preset(model)).value / 1e9, 2) == total
+    assert round(c.active_parameters(preset(model)).value / 1e9, 2) == active
+
+
+def test_deepseek_v3_counts_36_6_billion_active_without_its_embedding_table() -> None:
+    """README_WEIGHTS.md of the release: 36.6 B, the 0.9 B output head among them."""
+    model = preset("deepseek-v3")
+    table = model.vocab_size * model.hidden_size
+    assert round((c.active_parameters(model).value - table) / 1e9, 1) == 36.6
+
+
+def test_an_expert_model_has_no_one_crossover() -> None:
     with pytest.raises(NotApplicableError, match="deepseek-v3"):
-        function(preset("deepseek-v3"))
+        c.crossover_tokens(preset("deepseek-v3"))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +127,7 @@ def test_gqa_shrinks_the_cache_by_the_head_ratio() -> None:
 def test_mla_against_gqa() -> None:
     """576 elements a layer against 2,048: 28.1 %, not "a tenth"."""
     deepseek = preset("deepseek-v3")
-    gqa = deepseek.with_(mla_latent_dim=0, num_kv_heads=8)
+    gqa = deepseek.with_(latent=None, num_kv_heads=8)
     share = c.kv_bytes_per_token(deepseek) / c.kv_bytes_per_token(gqa)
     assert share.to("%").value == pytest.approx(28.125)
 
@@ -120,7 +135,7 @@ def test_mla_against_gqa() -> None:
 def test_tensor_parallelism_turns_the_order_of_gqa_and_mla_around() -> None:
     """Over 8 GPUs: 256 elements a layer for GQA-8, still 576 for MLA."""
     deepseek = preset("deepseek-v3")
-    gqa = deepseek.with_(mla_latent_dim=0, num_kv_heads=8)
+    gqa = deepseek.with_(latent=None, num_kv_heads=8)
     assert c.kv_bytes_per_token(gqa, 1, tp=8).value / gqa.num_layers == 256
     assert c.kv_bytes_per_token(deepseek, 1, tp=8).value / deepseek.num_layers == 576
 
