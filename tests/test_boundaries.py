@@ -59,6 +59,9 @@ LIGHT = [
     "infer_lab.hardware",
     "infer_lab.sampling_params",
     "infer_lab.sim.playground",
+    "infer_lab.engine_config",
+    "infer_lab.spec.config",
+    "infer_lab.spec.speculator",
 ]
 CORE = sorted(f"infer_lab.core.{path.stem}" for path in (SRC / "infer_lab" / "core").glob("*.py") if path.stem != "__init__")
 COURSE = ["infer_course.check", "infer_course.stats", "infer_course.calc", "infer_course.cli"]

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
+from infer_lab.core.config import SchedulerConfig
 from infer_lab.errors import UserError
+from infer_lab.spec.config import SpeculativeConfig
 
+_AS_THEY_ARE = (
+    "admission", "block_size", "enable_chunked_prefill", "enable_prefix_caching", "long_prefill_token_threshold",
+    "max_num_batched_tokens", "max_num_partial_prefills", "max_waiting_per_tenant", "max_waiting_requests", "max_waiting_tokens",
+    "policy", "preemption", "priority_aging_s", "tenant_weights", "watermark",
+)  # fmt: skip
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -22,6 +30,10 @@ class EngineConfig:
     num_kv_blocks: KV blocks on the device, the null block included; or kv_cache_memory in bytes; or neither: sized from free memory.
     preemption: what happens to a request that must give way: its KV is thrown away ("recompute") or moved to num_host_kv_blocks blocks
         of host memory ("swap").
+    speculative: where drafts come from: "ngram", "draft:<layers or model>", or a SpeculativeConfig; None: no drafts.
+    policy, priority_aging_s, tenant_weights, admission, watermark, enable_chunked_prefill, long_prefill_token_threshold,
+        max_num_partial_prefills, max_waiting_requests, max_waiting_tokens, max_waiting_per_tenant: how the scheduler decides; see
+        SchedulerConfig, to which they go as they are.
     seed: from it come the seeds of requests that have none (and the weights of dummy models); None draws afresh every time.
     """
 
@@ -37,6 +49,18 @@ class EngineConfig:
     enable_prefix_caching: bool = True
     preemption: Literal["recompute", "swap"] = "recompute"
     num_host_kv_blocks: int = 0
+    speculative: SpeculativeConfig | str | None = None
+    policy: Literal["fcfs", "priority"] = "fcfs"
+    priority_aging_s: float = 10.0
+    tenant_weights: Mapping[str, float] = field(default_factory=dict, hash=False)
+    admission: Literal["chunk", "prompt", "request"] = "prompt"
+    watermark: float = 0.01
+    enable_chunked_prefill: bool = True
+    long_prefill_token_threshold: int = 0
+    max_num_partial_prefills: int = 0
+    max_waiting_requests: int = 0
+    max_waiting_tokens: int = 0
+    max_waiting_per_tenant: int = 0
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -58,3 +82,21 @@ class EngineConfig:
             raise UserError(f"enable_prefix_caching must be True or False, got {self.enable_prefix_caching!r}")
         if self.seed is not None and not (isinstance(self.seed, int) and 0 <= self.seed < 2**63):
             raise UserError(f"seed must be a whole number in [0, 2**63), got {self.seed!r}")
+        if isinstance(self.speculative, str):
+            object.__setattr__(self, "speculative", SpeculativeConfig.parse(self.speculative))
+        if not isinstance(self.speculative, SpeculativeConfig | None):
+            raise UserError(f"speculative is a SpeculativeConfig, or a word such as 'ngram' or 'draft:8'; got {self.speculative!r}")
+        # what the scheduler would refuse is refused before a model is loaded
+        self.scheduler_config(self.num_kv_blocks or 2**30, self.max_model_len or 2, vocab_size=0)
+
+    def scheduler_config(self, num_blocks: int, max_model_len: int, vocab_size: int) -> SchedulerConfig:
+        """What the scheduler is told, once the sizes of the model and of its cache are known. UserError for what contradicts itself."""
+        return SchedulerConfig(
+            num_blocks=num_blocks,
+            max_model_len=max_model_len,
+            vocab_size=vocab_size,
+            # each running request gets a token a step, and holds a block
+            max_num_seqs=max(1, min(self.max_num_seqs, self.max_num_batched_tokens, num_blocks - 1)),
+            num_host_blocks=self.num_host_kv_blocks,
+            **{name: getattr(self, name) for name in _AS_THEY_ARE},
+        )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from speculating import write_looping_model
 from tiny_model import write_tiny_model
 
 from infer_lab import LLM
@@ -30,3 +31,10 @@ def tiny(tiny_folder: Path) -> Iterator[LLM]:
     with LLM(str(tiny_folder), device="cpu", kv_cache_memory=2**20, seed=1) as llm:
         yield llm
         llm.engine.scheduler.check_invariants()
+
+
+@pytest.fixture(scope="session")
+def loopy(tmp_path_factory: pytest.TempPathFactory) -> LLM:
+    """A tiny model that mostly repeats itself, so that drafts have a chance."""
+    folder = write_looping_model(tmp_path_factory.mktemp("loopy"))
+    return LLM(str(folder), device="cpu", kv_cache_memory=2**20, seed=1)

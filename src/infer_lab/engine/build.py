@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 
 from infer_lab.config import ModelConfig
-from infer_lab.core.config import SchedulerConfig
 from infer_lab.core.scheduler import Scheduler
 from infer_lab.engine.engine_core import EngineCore
 from infer_lab.engine.memory import check_weights_fit, num_kv_blocks
@@ -15,6 +14,8 @@ from infer_lab.engine_config import EngineConfig
 from infer_lab.errors import UserError
 from infer_lab.models.checkpoint import Checkpoint, open_checkpoint
 from infer_lab.models.llama import LlamaModel, check_tensors
+from infer_lab.spec.config import SpeculativeConfig
+from infer_lab.spec.speculator import Speculator
 from infer_lab.worker.input_batch import InputBatch
 from infer_lab.worker.kv_cache import KVCache
 from infer_lab.worker.model_executor import ModelExecutor
@@ -88,20 +89,7 @@ def build_engine(config: EngineConfig, loaded: LoadedModel) -> BuiltEngine:
         raise UserError(f"{loaded.name} is loaded on {device} as {dtype}; load it again for device {config.device}, dtype {config.dtype}")
     max_model_len = _max_model_len(config, shape)
     blocks = num_kv_blocks(shape, config, max_model_len, dtype, device)
-    # each running request gets a token a step, and holds a block
-    max_num_seqs = max(1, min(config.max_num_seqs, config.max_num_batched_tokens, blocks - 1))
-    scheduler = Scheduler(
-        SchedulerConfig(
-            num_blocks=blocks,
-            block_size=config.block_size,
-            max_num_batched_tokens=config.max_num_batched_tokens,
-            max_num_seqs=max_num_seqs,
-            max_model_len=max_model_len,
-            num_host_blocks=config.num_host_kv_blocks,
-            enable_prefix_caching=config.enable_prefix_caching,
-            preemption=config.preemption,
-        )
-    )
+    scheduler = Scheduler(config.scheduler_config(blocks, max_model_len, shape.vocab_size))
     cache = KVCache(
         shape,
         num_blocks=blocks,
@@ -111,8 +99,9 @@ def build_engine(config: EngineConfig, loaded: LoadedModel) -> BuiltEngine:
         num_host_blocks=config.num_host_kv_blocks,
     )
     table_width = min(-(-max_model_len // config.block_size), blocks)
-    batch = InputBatch(max_num_seqs, table_width, config.block_size, device, dtype)
-    return BuiltEngine(EngineCore(scheduler, ModelExecutor(loaded.model, cache, batch)), cache, max_model_len)
+    batch = InputBatch(scheduler.config.max_num_seqs, table_width, config.block_size, device, dtype)
+    speculator = Speculator(config.speculative) if isinstance(config.speculative, SpeculativeConfig) else None
+    return BuiltEngine(EngineCore(scheduler, ModelExecutor(loaded.model, cache, batch), speculator), cache, max_model_len)
 
 
 def _max_model_len(config: EngineConfig, shape: ModelConfig) -> int:
