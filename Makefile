@@ -43,6 +43,9 @@ build: $(VENV)/.course ## build the site into _build/html
 site: build ## build the site and serve it on localhost
 	@$(PY) -m infer_course.site serve --port $(PORT)
 
+pdf: build ## print the book and the questions as PDF into _build/html/pdf (needs a Chromium)
+	@$(PY) -m infer_course.pdf
+
 check: $(VENV)/.course ## check the course: graph, links, numbers, limits
 	@$(VENV)/bin/infer-course check
 
@@ -77,4 +80,4 @@ labs-gpu: $(VENV)/.dev ## run every lab on this machine's GPU; stores outputs an
 clean: ## remove what was built (not the environment)
 	@rm -rf _build book/_static/gen extra/vendor
 
-.PHONY: help setup build site check lint browser test test-full fuzz labs labs-gpu clean
+.PHONY: help setup build site pdf check lint browser test test-full fuzz labs labs-gpu clean

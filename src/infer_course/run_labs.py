@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from infer_lab.bench import repository_root
+from infer_lab.bench.environment import capture
 
 
 class RunError(Exception):
@@ -87,9 +88,11 @@ def run(path: Path, options: Options) -> None:
         ) from None
     except DeadKernelError:
         raise RunError(f"{path.name}, {progress.where(notebook)}: the kernel died (out of memory?)") from None
-    print(f"    {len(cells)} cells in {time.perf_counter() - start:.1f} s", flush=True)
+    seconds = time.perf_counter() - start
+    print(f"    {len(cells)} cells in {seconds:.1f} s", flush=True)
     if options.store:
         _forget_the_machine(notebook)
+        notebook.metadata.setdefault("infer_course", {})["run"] = _run_info(options, seconds)
         nbformat.write(notebook, path)
         print("    outputs stored", flush=True)
 
@@ -125,6 +128,15 @@ def _tail(traceback: str) -> str:
 
     plain = re.sub(r"\x1b\[[0-9;]*m", "", traceback)
     return "\n".join(plain.strip().splitlines()[-12:])
+
+
+def _run_info(options: Options, seconds: float) -> dict[str, Any]:
+    """Where the outputs come from, as `schema.LabRun`: the *Status* page shows it."""
+    here = capture(options.device, options.command)
+    return {
+        "device": str(here.device["name"]), "date": here.date, "seconds": round(seconds, 1),
+        "commit": str(here.git.get("commit") or "unknown"), "software": dict(here.software),
+    }  # fmt: skip
 
 
 def _forget_the_machine(notebook: Any) -> None:

@@ -109,6 +109,16 @@ class LessonMeta(Model):
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
 
+class LabRun(Model):
+    """Where the stored outputs of a lab come from; written by `make labs-gpu`."""
+
+    device: Line
+    date: datetime.datetime
+    seconds: Annotated[float, Field(gt=0)]
+    commit: Line
+    software: dict[str, str]
+
+
 class LabMeta(Model):
     """`infer_course` in the metadata of `labs/partN/<id>.ipynb`. The lab names its lessons and the records that it writes."""
 
@@ -120,6 +130,7 @@ class LabMeta(Model):
     measurements: tuple[RecordId, ...] = ()
     minutes: Minutes
     needs: Literal["cpu", "gpu"] = "cpu"
+    run: LabRun | None = Field(default=None, description="where the stored outputs come from; written by the program that runs the labs")
 
 
 class SetSection(Model):
@@ -242,6 +253,7 @@ class MeasurementMeta(Open):
     software: Annotated[dict[str, Any], Field(min_length=1)]
     git: Git
     date: datetime.datetime
+    seconds: Annotated[float, Field(ge=0, description="how long the program ran, from its start to the writing")] | None = None
     command: Line
     workload: dict[str, Any] = {}
     sources: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = {}

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from infer_course import web_build
+from infer_course import pdf, web_build
 from infer_course.errors import CourseError, NotACheckoutError
 from infer_course.web_server import serve
 
@@ -122,7 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
     output: Path = options.output or options.root / "_build"
     try:
         if options.command == "serve":
-            serve(output / "html", options.port, options.host)
+            serve(output / "html", options.port, options.host, pdf.on_demand(options.root, output / "html"))
             return 0
         if options.base_url:
             os.environ["SITE_URL"] = options.base_url

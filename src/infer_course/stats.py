@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -10,6 +11,16 @@ from typing import Any
 from infer_course.content_map import content_map
 from infer_course.graph import Graph
 from infer_course.measure import changed_sources
+
+
+@dataclass(frozen=True, slots=True)
+class OldestSource:
+    """The cited page that nobody has looked at for longest, and where it is cited."""
+
+    checked: datetime.date
+    title: str
+    url: str
+    cited_by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +42,15 @@ class Stats:
     planned_cards: tuple[str, ...]
     stale_records: dict[str, tuple[str, ...]]
     cards_without_measured_proof: tuple[str, ...]
+    oldest_source: OldestSource | None
     errors: int
     warnings: int
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        found = asdict(self)
+        if self.oldest_source is not None:
+            found["oldest_source"]["checked"] = self.oldest_source.checked.isoformat()
+        return found
 
 
 def stats(graph: Graph) -> Stats:
@@ -63,9 +78,19 @@ def stats(graph: Graph) -> Stats:
         planned_cards=tuple(card for card in known.cards if card in graph.planned),
         stale_records={record: changed for record, changed in stale.items() if changed},
         cards_without_measured_proof=tuple(card.id for card in cards if not graph.measurements_of_card(card.id)),
+        oldest_source=_oldest_source(graph),
         errors=sum(problem.severity == "error" for problem in graph.problems),
         warnings=sum(problem.severity == "warning" for problem in graph.problems),
     )
+
+
+def _oldest_source(graph: Graph) -> OldestSource | None:
+    cited = [
+        OldestSource(source.checked, source.title, source.url, node.id)
+        for node in (*graph.lessons.values(), *graph.cards.values())
+        for source in node.sources
+    ]
+    return min(cited, key=lambda source: (source.checked, source.cited_by, source.url), default=None)
 
 
 def _count(values: Iterable[str]) -> dict[str, int]:

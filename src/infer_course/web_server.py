@@ -6,8 +6,10 @@ import errno
 import functools
 import http.server
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
 
 from infer_course.errors import CourseError
 
@@ -42,14 +44,27 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         self.send_header("Cache-Control", "no-cache")
         super().end_headers()
 
+    def send_head(self) -> Any:
+        """Before a file is looked for, whoever makes files on demand may make it."""
+        make = getattr(self.server, "make_missing", None)
+        if make is not None:
+            try:
+                make(unquote(urlsplit(self.path).path))
+            except CourseError as error:
+                self._answer(503, str(error).encode(), "text/plain; charset=utf-8")
+                return None
+        return super().send_head()
+
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         page = Path(self.directory) / "404.html"
         if code != 404 or not page.is_file():
             super().send_error(code, message, explain)
             return
-        body = page.read_bytes()
-        self.send_response(404)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self._answer(404, page.read_bytes(), "text/html; charset=utf-8")
+
+    def _answer(self, code: int, body: bytes, kind: str) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
@@ -62,6 +77,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 class Server(http.server.ThreadingHTTPServer):
     """One thread a request; a reader who leaves in the middle of an answer is no error."""
 
+    make_missing: Callable[[str], None] | None = None
     daemon_threads = True
     allow_reuse_address = True
 
@@ -86,9 +102,10 @@ def open_server(html: Path, port: int, host: str = "127.0.0.1") -> Server:
     raise NoPortError(f"the ports {port} to {port + PORTS_TRIED - 1} are all taken. Say another, e.g. PORT={port + 1000}.")
 
 
-def serve(html: Path, port: int, host: str = "127.0.0.1") -> None:
-    """Serves until Ctrl-C."""
+def serve(html: Path, port: int, host: str = "127.0.0.1", make_missing: Callable[[str], None] | None = None) -> None:
+    """Serves until Ctrl-C. make_missing is told every path that is asked for, and may make the file; a CourseError is shown as it is."""
     with open_server(html, port, host) as server:
+        server.make_missing = make_missing
         at = server.server_address[1]
         if port and at != port:
             print(f"Port {port} is taken, so it is {at}.")

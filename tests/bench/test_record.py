@@ -48,7 +48,7 @@ def test_a_record_is_complete_and_readable(root: Path) -> None:
     assert path == root / "out" / "h200" / "some-test.json"
     document = json.loads(path.read_text())
     assert list(document) == [
-        "schema", "id", "title", "device", "software", "git", "date", "command", "workload", "sources", "values", "series",
+        "schema", "id", "title", "device", "software", "git", "date", "seconds", "command", "workload", "sources", "values", "series",
     ]  # fmt: skip
     assert document["id"] == "h200/some-test"
     assert document["sources"] == {"source.py": hashlib.sha256(b"x = 1\n").hexdigest()}

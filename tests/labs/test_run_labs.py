@@ -6,6 +6,7 @@ import nbformat
 import pytest
 
 from infer_course import run_labs
+from infer_course.schema import LabRun
 
 
 def notebook(root: Path, name: str, *sources: str) -> Path:
@@ -34,6 +35,8 @@ def test_outputs_are_stored_only_when_asked(root: Path) -> None:
     stored = nbformat.read(path, as_version=4)
     assert stored.cells[1].outputs[0].text == "cpu\n"
     assert "execution" not in stored.cells[1].metadata
+    ran = LabRun.model_validate(stored.metadata["infer_course"]["run"])
+    assert ran.seconds > 0 and ran.software["python"] and ran.device
 
 
 def test_a_failing_cell_is_named_and_nothing_is_stored(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,22 +11,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge")
-ELSEWHERE = (
-    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
-    "/Applications/Chromium.app/Contents/MacOS/Chromium",
-    r"C:\Program Files\Google\Chrome\Application\chrome.exe",
-)
+from infer_course import chromium
+
 HOW = "install Chromium (Debian, Ubuntu: apt install chromium), or run `make browser`, or set CHROMIUM=/path/to/chromium"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+FLAGS = list(chromium.FLAGS)
 
 
 def find() -> str | None:
-    """$CHROMIUM, a usual name on PATH, a usual place, or the browser that Playwright downloaded."""
-    if named := os.environ.get("CHROMIUM"):
-        return named if Path(named).is_file() else None
-    on_path = next((found for name in NAMES if (found := shutil.which(name))), None)
-    return on_path or next((place for place in ELSEWHERE if Path(place).is_file()), None) or _of_playwright()
+    """What the library finds, or the browser that Playwright downloaded."""
+    return chromium.find() or (None if os.environ.get("CHROMIUM") else _of_playwright())
 
 
 def _of_playwright() -> str | None:

@@ -29,6 +29,7 @@ from infer_course.sphinx_ext import (
     roles,
     search_words,
     sitemap,
+    social,
     source,
 )
 
@@ -75,6 +76,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-resolved", pages.resolve)
     app.connect("html-page-context", pages.describe, priority=400)
     app.connect("html-page-context", pages.bundles, priority=500)
+    app.connect("html-page-context", social.attach, priority=850)
     app.connect("html-page-context", pages.frame, priority=900)
     app.connect("build-finished", sitemap.write)
     app.connect("build-finished", gone.remove_gone)

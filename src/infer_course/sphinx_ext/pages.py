@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,12 +46,18 @@ def resolve(app: Sphinx, document: nodes.document, name: str) -> None:
             show=lambda value, unit: grouped(Quantity(value, unit).format()),
             content=content_map(),
             stats=stats,
+            versions=_versions,
             cited_values=cited_values,
             plots_of_record=plots_of_record,
             asked_of=asked_of,
             **node["args"],
         )
         node.replace_self(raw(html))
+
+
+def _versions(software: Mapping[str, Any]) -> str:
+    """`torch 2.11.0, triton 3.6.0`: what a figure may depend on; the rest is in the record."""
+    return ", ".join(f"{name} {software[name]}" for name in ("python", "torch", "triton") if software.get(name))
 
 
 def link_from(app: Sphinx, name: str) -> Callable[..., str]:

@@ -13,6 +13,7 @@ import math
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -75,6 +76,7 @@ class Record:
         self.values: dict[str, dict[str, Any]] = {}
         self.series: dict[str, dict[str, Any]] = {}
         self.cases: dict[str, dict[str, Any]] = {}
+        self._start = time.monotonic()
 
     @property
     def id(self) -> str:
@@ -129,9 +131,9 @@ class Record:
         by their labels: names of recorded times.
         """
         self._check_new(name, self.cases)
-        for time in (ours, *peers.values()):
-            if time not in self.values or self.values[time]["unit"] not in ("s", "ms", "us", "ns"):
-                raise RecordError(f"{self.id}: the case {name} names {time!r}, which is not a recorded time")
+        for timed in (ours, *peers.values()):
+            if timed not in self.values or self.values[timed]["unit"] not in ("s", "ms", "us", "ns"):
+                raise RecordError(f"{self.id}: the case {name} names {timed!r}, which is not a recorded time")
         self.cases[name] = {
             "operation": operation, "shape": shape, "bytes": _finite(nbytes, name), "flops": _finite(flops, name),
             "floor_us": _finite(floor.to("us").value, name), "ours": ours, "peers": dict(peers),
@@ -160,7 +162,8 @@ class Record:
             device["clocks_mhz_after"] = clocks_mhz(self.device)
         return {
             "schema": SCHEMA, "id": self.id, "title": self.title, "device": device, "software": dict(env.software), "git": dict(env.git),
-            "date": env.date, "command": env.command, "workload": self.workload, "sources": self.sources,
+            "date": env.date, "seconds": round(time.monotonic() - self._start, 1), "command": env.command, "workload": self.workload,
+            "sources": self.sources,
             "values": dict(sorted(self.values.items())), "series": dict(sorted(self.series.items())),
             **({"cases": self.cases} if self.cases else {}),
         }  # fmt: skip
