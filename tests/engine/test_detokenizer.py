@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
+from byte_tokenizer import BYTE_TOKENIZER
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, decoders, pre_tokenizers
-from tokenizers import Tokenizer as FastTokenizer
-from tokenizers.models import BPE
 
 from infer_lab.engine.detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer, detokenizer_for
-from infer_lab.tokenizer import Tokenizer
 
 AWKWARD = [
     "a😀b",
@@ -45,27 +42,6 @@ def decode_stripping(token_ids: Sequence[int]) -> str:
     return "".join(words[i] for i in token_ids).removeprefix(" ")
 
 
-def byte_tokenizer() -> Tokenizer:
-    """A byte-level tokenizer as files have them: a token for each byte, some whole and half characters, special and plain added tokens."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    letter = {byte: _letter(byte) for byte in range(256)}
-    more = [
-        "".join(letter[b] for b in text) for text in (b" the", "\ufffd".encode(), "é".encode(), b"\xf0\x9f", b"\x98\x80", b"\xe2\x80\x8d")
-    ]
-    fast = FastTokenizer(BPE({token: i for i, token in enumerate([*alphabet, *more])}, []))
-    fast.decoder = decoders.ByteLevel()  # type: ignore[assignment]
-    fast.add_special_tokens([AddedToken("<end>", normalized=False)])
-    fast.add_tokens([AddedToken("<plain>", normalized=False), AddedToken("日本 x", normalized=False)])
-    return Tokenizer(fast, None, {})
-
-
-def _letter(byte: int) -> str:
-    visible = 33 <= byte <= 126 or 161 <= byte <= 172 or byte >= 174
-    hidden = [b for b in range(256) if not (33 <= b <= 126 or 161 <= b <= 172 or b >= 174)]
-    return chr(byte) if visible else chr(256 + hidden.index(byte))
-
-
-BYTE_TOKENIZER = byte_tokenizer()
 KINDS: dict[str, Callable[[], Detokenizer]] = {
     "bytes": lambda: ByteDetokenizer(lambda token: bytes([token])),
     "window": lambda: WindowDetokenizer(decode_bytes),

@@ -21,6 +21,7 @@ from oracle import greedy, smollm2_oracle
 from prompts import REFERENCE_PROMPTS
 
 from infer_lab import LLM, RequestOutput, SamplingParams
+from infer_lab.core.request import Request
 from infer_lab.models.smollm2_file import SHA256, smollm2_file
 
 pytestmark = pytest.mark.model
@@ -161,8 +162,8 @@ def test_preemption_gives_the_same_tokens(engine_of: EngineOf, reference: Refere
 def test_drafts_right_or_wrong_do_not_change_the_tokens(engine_of: EngineOf, reference: Reference) -> None:
     llm = engine_of(kv_cache_memory=2**26)
     expected = reference["chat-cache"]["tokens"][:24]
-    (pair,) = llm._requests([(None, reference["chat-cache"]["prompt"])], SamplingParams(max_tokens=24, ignore_eos=True))
-    request, steps = pair[1], 0
+    request, steps = Request("r", reference["chat-cache"]["prompt"], 24, params=SamplingParams(max_tokens=24, ignore_eos=True)), 0
+    llm.engine.scheduler.add(request)
     while not request.is_finished:
         known = request.num_output_tokens
         if known:
