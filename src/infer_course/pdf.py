@@ -174,7 +174,7 @@ def _article(html: Path, page: str, inside: Mapping[str, str], base: str) -> Tag
         tag.decompose()  # a mere button; others are headings of what they unfold
     for tag in article.find_all(True):
         if tag.name in ("details", "summary"):
-            tag["class"] = [*tag.get_attribute_list("class"), f"il-open-{tag.name}"]
+            tag["class"] = " ".join([*map(str, tag.get_attribute_list("class")), f"il-open-{tag.name}"])
             tag.name = "div"
         tag.attrs.pop("hidden", None)
         if "id" in tag.attrs:
