@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 
-from infer_course.checks.code import check_code
+from infer_course.checks.code import check_code, check_included
 from infer_course.checks.edges import check_edges
 from infer_course.checks.figures import check_figures
 from infer_course.checks.records import check_records, check_sources
@@ -23,7 +23,7 @@ SCHEMA_FILE = "questions/schema.json"
 def check(graph: Graph, today: datetime.date, run_code: bool = True) -> tuple[Problem, ...]:
     """All problems of the course, errors first. `today` is the day by which sources count as old."""
     problems = [*graph.problems, *check_structure(graph), *check_figures(graph), *check_edges(graph), *check_sets(graph)]
-    problems += [*check_records(graph), *check_sources(graph, today), *_schema_file(graph)]
+    problems += [*check_records(graph), *check_sources(graph, today), *check_included(graph), *_schema_file(graph)]
     if run_code:
         problems += check_code(graph)
     return in_reading_order(problems)

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sphinx.errors import ExtensionError
 
-from infer_course import site, web_build
+from infer_course import site, symbols, web_build
 from infer_course.axes import axis, plain
 from infer_course.content_map import content_map
 from infer_course.plot import Line, Plot, apart, draw
 from infer_course.schema import Stage
-from infer_course.sphinx_ext import course, gone, included, source
+from infer_course.sphinx_ext import course, gone, source
 from infer_course.sphinx_ext.names import pieces
 from infer_course.sphinx_ext.records import cited_values, plots_of_record
 from infer_course.stages import STAGES
@@ -56,12 +56,12 @@ def test_stages_are_those_of_the_schema_and_name_lessons_of_the_map():
 def test_code_is_found_by_name_with_its_decorators_and_docstring():
     method = '    @property\n    def b(self):\n        """Why."""\n        return 1\n'
     text = f'import x\n\n@dec\nclass A:\n    """Doc."""\n\n{method}\nC: int = 3\n'
-    assert included.find_symbol(text, "A")[:2] == (3, 10)
-    start, end, docstring = included.find_symbol(text, "A.b")
+    assert symbols.find_symbol(text, "A")[:2] == (3, 10)
+    start, end, docstring = symbols.find_symbol(text, "A.b")
     assert (start, end, list(docstring)) == (7, 10, [9])
-    assert included.find_symbol(text, "C")[:2] == (12, 12)
+    assert symbols.find_symbol(text, "C")[:2] == (12, 12)
     with pytest.raises(KeyError):
-        included.find_symbol(text, "A.c")
+        symbols.find_symbol(text, "A.c")
 
 
 # drawing

@@ -1,6 +1,7 @@
 """Code on a card runs as it stands: its `python` blocks under `## Code`, together, in a process of their own with a time limit.
 
 A block that needs a package this machine lacks (torch, on a machine that only builds the book) is a warning: not run, not judged.
+Code of the library that a text includes by name must be there.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from infer_course.graph import Graph
+from infer_course.errors import CourseError
+from infer_course.graph import Graph, texts_of
 from infer_course.markdown import scan
 from infer_course.nodes import Card
 from infer_course.problems import Problem
+from infer_course.symbols import find_code
 
 TIME_LIMIT_S = 30.0
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
@@ -37,6 +40,20 @@ def check_code(graph: Graph, time_limit_s: float = TIME_LIMIT_S) -> Iterator[Pro
         for block in blocks:  # each block at its own line of the file, so that a traceback points there
             lines += [""] * (section.text.line(block.line) - len(lines)) + block.body.split("\n")
         yield from _run(card, "\n".join(lines) + "\n", section.line, time_limit_s)
+
+
+def check_included(graph: Graph) -> Iterator[Problem]:
+    """Every `{lab-code}` names code that exists."""
+    nodes = [(node.path, texts_of(node)) for node in (*graph.lessons.values(), *graph.cards.values(), *graph.labs.values())]
+    for path, texts in [*nodes, *((page.path, (page.text,)) for page in graph.pages.values())]:
+        for text in texts:
+            for fence in scan(text.body).fences:
+                if fence.directive == "lab-code":
+                    try:
+                        find_code(graph.root, fence.argument)
+                    except CourseError as error:
+                        fix = "name it as `module:Class.method`, as it stands in src/ now"
+                        yield Problem("error", path, text.line(fence.line), f"`{fence.argument}`: {error}.", fix, "included-code")
 
 
 def _run(card: Card, program: str, line: int, time_limit_s: float) -> Iterator[Problem]:

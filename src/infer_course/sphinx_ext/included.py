@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from html import escape
 from pathlib import Path
@@ -13,7 +12,9 @@ from docutils.nodes import Node
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
+from infer_course.errors import CourseError
 from infer_course.sphinx_ext.docnodes import element, raw
+from infer_course.symbols import find_code
 
 DRAWING_SCALE = 1.15  # drawings are made at phone size with 13 px text; on wide pages that is a little small
 
@@ -28,17 +29,12 @@ class LabCode(SphinxDirective):
     option_spec: ClassVar[dict[str, Any]] = {"no-docstring": directives.flag, "emphasize": directives.unchanged_required}
 
     def run(self) -> list[Node]:
-        module, _, symbol = self.arguments[0].partition(":")
-        path = Path("src", *module.split(".")).with_suffix(".py")
-        file = Path(self.env.srcdir) / path
-        if not file.is_file():
-            raise self.error(f"lab-code: there is no file {path}")
-        self.env.note_dependency(str(file))
-        text = file.read_text(encoding="utf-8")
         try:
-            start, end, gap = find_symbol(text, symbol)
-        except KeyError:
-            raise self.error(f"lab-code: {path} has nothing called `{symbol}`") from None
+            found = find_code(Path(self.env.srcdir), self.arguments[0])
+        except CourseError as error:
+            raise self.error(f"lab-code: {error}") from None
+        path, symbol, text, (start, end, gap) = found
+        self.env.note_dependency(str(Path(self.env.srcdir) / path))
         numbers = [n for n in range(start, end + 1) if not ("no-docstring" in self.options and n in gap)]
         lines = text.split("\n")
         block = nodes.literal_block("", _dedent([lines[n - 1] for n in numbers]), language="python")
@@ -48,30 +44,6 @@ class LabCode(SphinxDirective):
             f'<div class="il-code-head"><span>{escape(path.as_posix())}</span> <span>{escape(symbol)}, lines {start} to {end}</span></div>'
         )
         return [element("div", head, block, klass="il-code")]
-
-
-def find_symbol(text: str, symbol: str) -> tuple[int, int, range]:
-    """First and last line of `Class.method`, decorators included, and the lines of its docstring. KeyError if there is none."""
-    scope: Any = ast.parse(text)
-    for name in symbol.split("."):
-        scope = next((n for n in ast.iter_child_nodes(scope) if name in _names_of(n)), None)
-        if scope is None:
-            raise KeyError(symbol)
-    start = min([scope.lineno, *(decorator.lineno for decorator in getattr(scope, "decorator_list", []))])
-    gap = range(0)
-    body = getattr(scope, "body", [])
-    if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str):
-        gap = range(body[0].lineno, (body[0].end_lineno or 0) + 1)
-    return start, scope.end_lineno, gap
-
-
-def _names_of(node: ast.AST) -> list[str]:
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return [node.name]
-    if isinstance(node, (ast.Assign, ast.AnnAssign)):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return [target.id for target in targets if isinstance(target, ast.Name)]
-    return []
 
 
 def _dedent(lines: list[str]) -> str:
