@@ -16,6 +16,8 @@ from rich.table import Table
 from infer_course import check as checking
 from infer_course import stats as counting
 from infer_course import terminal
+from infer_course.drill.commands import drill
+from infer_course.drill.progress_commands import progress_app
 from infer_course.graph import Graph, load
 from infer_course.loader import find_root
 from infer_course.schema import json_schema
@@ -25,6 +27,10 @@ from infer_lab.errors import UserError
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Check, count and show the course.")
 RootOption = Annotated[Path | None, typer.Option("--root", help="The checkout; by default the one that contains the current folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+
+
+app.command()(drill)
+app.add_typer(progress_app, name="progress")
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from infer_course import calc, measure
 from infer_course.errors import CourseError
 from infer_course.graph import Graph
 from infer_course.markdown import replace_roles
+from infer_course.tex import without_tex
 
 _DIRECTIVE = re.compile(r"^\s*(`{3,}|~{3,}|:{3,}).*$|^\s*:[\w-]+:.*$", re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -30,6 +31,11 @@ def with_numbers(text: str, graph: Graph) -> str:
         return body
 
     return replace_roles(text, number)
+
+
+def readable(text: str, graph: Graph) -> str:
+    """Markdown for a terminal: numbers put in, formulas as plain text."""
+    return without_tex(with_numbers(text, graph))
 
 
 def plain_text(text: str, graph: Graph) -> str:

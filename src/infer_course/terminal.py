@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from infer_course import measure
-from infer_course.evaluated import with_numbers
+from infer_course.evaluated import readable
 from infer_course.graph import Graph, Node
 from infer_course.nodes import Card, Lab, Lesson, Measurement
 from infer_course.schema import RubricItem
@@ -51,15 +51,15 @@ def _card(console: Console, graph: Graph, card: Card, pause: Pause) -> None:
         return
     for section in card.sections:
         if section.title not in ("Follow-ups", "Rubric"):
-            console.print(Markdown(f"## {section.title}\n\n{with_numbers(section.body, graph)}"))
+            console.print(Markdown(f"## {section.title}\n\n{readable(section.body, graph)}"))
     for asked in card.follow_up_questions:
-        console.print(Markdown(f"### {with_numbers(asked.question, graph)}"))
+        console.print(Markdown(f"### {readable(asked.question, graph)}"))
         if not pause("Any key for its answer (q to leave)"):
             return
-        console.print(Markdown(with_numbers(asked.answer, graph)))
+        console.print(Markdown(readable(asked.answer, graph)))
     console.print(Markdown("## Rubric"))
     for item in card.rubric:
-        console.print(Markdown(f"- **{_level(item)}** {with_numbers(item.text, graph)}"))
+        console.print(Markdown(f"- **{_level(item)}** {readable(item.text, graph)}"))
     _related(console, "Asked next", list(card.follow_ups))
     _related(console, "Lessons", list(card.lessons))
     _related(console, "Labs", list(card.labs))
