@@ -6,7 +6,8 @@ The site has these files, written by `sphinx_ext/card_files.py` and loaded by no
 
     {"format": "inference-lab-cards", "version": 1,
      "parts": [{"part", "title": {"en", "zh"}}],
-     "sets": [{"id", "title": {"en", "zh"}, "about": {"en", "zh"} | null, "cards": [id, …]}],      cards may be planned ones
+     "sets": [{"id", "title": {"en", "zh"}, "about": {"en", "zh"} | null, "cards": [id, …],        cards may be planned ones
+               "sections": [{"title", "cards"}]}],                  the same cards under headings, if the set has them
      "lessons": {id: {"title": {"en", "zh"}, "part", "order", "url" | null, "planned"}},
      "cards": {id: card}}                                        in the order of the course: part, order, id; planned ones among them
     card = {"id", "part", "order", "kind", "level", "planned",
@@ -66,6 +67,7 @@ def card_data(graph: Graph) -> dict[str, Any]:
                 "title": _title(chosen.title),
                 "about": _title(chosen.about) if chosen.about else None,
                 "cards": list(chosen.cards),
+                "sections": [{"title": _title(section.title), "cards": list(section.cards)} for section in chosen.sections],
             }
             for chosen in graph.sets.values()
         ],

@@ -134,7 +134,8 @@ def load(root: Path | str) -> Graph:
         cards={card.id: card for card in _ordered(found.cards.values())},
         labs={lab.id: lab for lab in _ordered(found.labs.values())},
         measurements=dict(sorted(found.measurements.items())),
-        sets=found.sets | sets_of_the_course(found.cards, found.lessons),
+        sets={chosen.id: chosen for chosen in sorted(found.sets.values(), key=lambda chosen: (chosen.order, chosen.id))}
+        | sets_of_the_course(found.cards, found.lessons),
         pages={page.path: page for page in found.pages},
         planned=planned,
         unreadable=frozenset(found.unreadable),

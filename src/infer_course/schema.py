@@ -148,6 +148,7 @@ class QuestionSet(Model):
     """
 
     id: Slug
+    order: Annotated[int, Field(ge=0)] = Field(default=0, description="place among the sets")
     title: Title
     about: Title | None = None
     cards: tuple[Slug, ...] = Field(default=(), description="cards in the order in which they are asked; may be planned ones")

@@ -138,7 +138,7 @@ def test_help_lists_the_keys_and_escape_closes_it(visit):
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keys")
     expect(dialog).to_be_visible()
-    expect(dialog.locator("dt")).to_have_text(["/", "Space", "f", "l", "j", "k", "?", "Esc"])
+    expect(dialog.locator("dt")).to_have_text(["/", "Space", "f", "l", "j", "k", "r", "?", "Esc"])
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
 
@@ -231,7 +231,7 @@ def test_a_missing_page_says_so_at_any_depth(visit, address):
     assert answer is not None and answer.status == 404
     expect(page.locator("h1")).to_have_text("Cache miss")
     page.get_by_role("link", name="all questions").click()
-    expect(page.locator("h1")).to_contain_text("Drill")
+    expect(page.locator("h1")).to_contain_text("Questions")
     visit.complaints[:] = [said for said in visit.complaints if "404" not in said]
 
 
@@ -266,8 +266,7 @@ def test_a_search_result_says_what_kind_of_page_it_is(visit):
         ("book/part0/index", "part"),
     ):
         result = page.locator(f"#search-results li:has(> a[href^='{start}'])").first
-        expect(result).to_be_visible()
-        assert result.evaluate("node => getComputedStyle(node, '::before').content") == f'"{kind}"'
+        expect(result.locator("> .il-label")).to_have_text(kind)
 
 
 def test_a_search_without_result_says_what_to_do(visit):

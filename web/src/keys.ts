@@ -18,6 +18,9 @@ interface Key {
 
 const onCard = (): boolean => document.body.dataset.kind === "card";
 
+/** Not where it would leave something unfinished. */
+const drawsAtRandom = (): boolean => onCard() || document.body.dataset.kind === "home" || one("form.il-browse, .il-set") !== null;
+
 function follow(selector: string): boolean {
   const link = one<HTMLAnchorElement>(selector);
   if (!link) return false;
@@ -55,6 +58,7 @@ export const KEYS: readonly Key[] = [
   { key: "l", shown: "l", does: "English or 中文", when: () => one(".il-lang") !== null, run: otherLanguage },
   { key: "j", shown: "j", does: "next", run: () => follow("a[rel=next][data-nav]") },
   { key: "k", shown: "k", does: "previous", run: () => follow("a[rel=prev][data-nav]") },
+  { key: "r", shown: "r", does: "a random question", when: drawsAtRandom, run: () => follow("a.il-random") },
   { key: "?", shown: "?", does: "this list", run: toggleHelp },
 ];
 

@@ -2,8 +2,8 @@
 
 Kept free of the book builder's own modules: any Sphinx with MyST can use it. To read: `source` (a page's source), `roles`, `embeds`,
 `measured` (records), `included` (code, drawings), `card_page`, `lesson_page` (directives and arrangement), `pages` (filling and
-framing), `docnodes` (nodes and their HTML), `search_words` (what the
-index holds), `names` (of models, which do not break).
+framing), `filled_pages` (sets, search), `docnodes` (nodes and their HTML), `find_data` (what search looks through), `card_files` (cards
+as data), `names` (of models, which do not break).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from infer_course.sphinx_ext import (
     course,
     docnodes,
     embeds,
+    filled_pages,
+    find_data,
     gone,
     included,
     lesson_page,
@@ -27,13 +29,15 @@ from infer_course.sphinx_ext import (
     names,
     pages,
     roles,
-    search_words,
     sitemap,
     social,
     source,
 )
 
-PLACES = ("request-path", "part-contents", "doors", "course-map", "stage-list", "card-index", "lab-index", "record-index", "course-status")
+PLACES = (
+    *("request-path", "part-contents", "doors", "course-map", "stage-list", "lab-index", "record-index", "course-status"),
+    *("card-index", "card-browser", "card-print", "set-list"),
+)
 
 
 def configure(app: Sphinx, config: Config) -> None:
@@ -64,13 +68,13 @@ def setup(app: Sphinx) -> dict[str, Any]:
         *((place, embeds.filled_by(place)) for place in PLACES),
     ):
         app.add_directive(name, directive)
-    app.add_search_language(search_words.EnglishAndChinese)
     app.add_transform(card_page.ArrangeCard)
     app.add_transform(lesson_page.SurroundPages)
     app.add_post_transform(embeds.EmbedCards)
     app.add_post_transform(names.KeepNames)
     app.connect("config-inited", configure)
     app.connect("builder-inited", course.attach, priority=100)
+    app.connect("builder-inited", filled_pages.replace_search)
     app.connect("env-get-outdated", pages.outdated)
     app.connect("source-read", source.rewrite)
     app.connect("doctree-resolved", pages.resolve)
@@ -78,7 +82,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", pages.bundles, priority=500)
     app.connect("html-page-context", social.attach, priority=850)
     app.connect("html-page-context", pages.frame, priority=900)
+    app.connect("html-collect-pages", filled_pages.write)
     app.connect("build-finished", sitemap.write)
+    app.connect("build-finished", find_data.write)
     app.connect("build-finished", gone.remove_gone)
     app.connect("build-finished", card_files.write)
     app.add_css_file("gen/site.css", priority=900)

@@ -84,10 +84,11 @@ def read(root: Path) -> Course:
 
 
 def _digest(graph: Graph) -> str:
-    """Of all front matters and records: what any page may show of another."""
+    """Of all front matters, records and sets: what any page may show of another."""
     shown = [(page.path, page.document.meta) for group in (graph.lessons, graph.cards, graph.labs) for page in group.values()]
     records = [record.model_dump(mode="json") for record in graph.measurements.values()]
-    return hashlib.sha256(json.dumps([shown, records], default=str, sort_keys=True).encode()).hexdigest()
+    sets = [chosen.model_dump(exclude={"document"}) for chosen in graph.sets.values()]
+    return hashlib.sha256(json.dumps([shown, records, sets], default=str, sort_keys=True).encode()).hexdigest()
 
 
 def attach(app: Sphinx) -> None:

@@ -7,13 +7,16 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
+from infer_course.sphinx_ext.course import of
+from infer_course.sphinx_ext.questions import set_pages
+
 WRITTEN = ("book", "labs", "questions")
 
 
 def remove_gone(app: Sphinx, error: Exception | None) -> None:
     """Event `build-finished`."""
     if error is None and app.builder.format == "html":
-        remove(Path(app.outdir), {app.builder.get_target_uri(name) for name in app.env.found_docs})
+        remove(Path(app.outdir), {app.builder.get_target_uri(name) for name in app.env.found_docs | set_pages(of(app).graph)})
 
 
 def remove(html: Path, pages: Collection[str]) -> list[str]:

@@ -14,45 +14,57 @@ from sphinx.application import Sphinx
 from infer_course.asked import asked_of
 from infer_course.content_map import content_map
 from infer_course.measure import changed_sources
-from infer_course.nodes import Card, Lab, Lesson
+from infer_course.nodes import Card, Lab, Lesson, SetOfCards
 from infer_course.shown import grouped
 from infer_course.sphinx_ext.course import Course, docname, of
 from infer_course.sphinx_ext.docnodes import from_graph, raw
 from infer_course.sphinx_ext.path_diagram import path_diagram
+from infer_course.sphinx_ext.questions import counted, page_of_set, question, questions, set_pages, tags
 from infer_course.sphinx_ext.records import cited_values, plots_of_record
 from infer_course.stats import stats
 from infer_lab.units import Quantity
 
-DOORS = (("Learn", "book/index"), ("Drill", "book/drill"), ("Run", "book/run"), ("Measured", "book/measured"))
+DOORS = (("Learn", "book/index"), ("Drill", "book/drill"), ("Questions", "book/cards"), ("Run", "book/run"), ("Measured", "book/measured"))
+BUNDLES = {"search": "search"}  # of pages that have no front matter
 DROPPED_SCRIPTS = ("thebe", "togglebutton", "sphinx-book-theme", "require", "design-tabs")
 DROPPED_STYLES = ("thebe", "togglebutton", "sphinx-book-theme", "pygments.css", "theme.css", "pydata")
 
 
 def resolve(app: Sphinx, document: nodes.document, name: str) -> None:
     """Event `doctree-resolved`: every `from_graph` node becomes the HTML of its template."""
-    course = of(app)
     for node in list(document.findall(from_graph)):
         if app.builder.format != "html":
             node.replace_self([])
             continue
-        html = course.render(
-            node["template"],
-            page=course.pages.get(name),
-            to=link_from(app, name),
-            docname=docname,
-            changed=lambda record: changed_sources(course.graph.root, record),
-            stage_href=lambda to: lambda stage: to("book/index", f"stage-{stage}"),
-            path_diagram=path_diagram,
-            show=lambda value, unit: grouped(Quantity(value, unit).format()),
-            content=content_map(),
-            stats=stats,
-            versions=_versions,
-            cited_values=cited_values,
-            plots_of_record=plots_of_record,
-            asked_of=asked_of,
-            **node["args"],
-        )
+        html = render(app, name, node["template"], **node["args"])
         node.replace_self(raw(html))
+
+
+def render(app: Sphinx, name: str, template: str, **args: Any) -> str:
+    """A template filled for the page `name`."""
+    course = of(app)
+    return course.render(
+        template,
+        page=course.pages.get(name),
+        to=link_from(app, name),
+        docname=docname,
+        changed=lambda record: changed_sources(course.graph.root, record),
+        stage_href=lambda to: lambda stage: to("book/index", f"stage-{stage}"),
+        path_diagram=path_diagram,
+        show=lambda value, unit: grouped(Quantity(value, unit).format()),
+        content=content_map(),
+        stats=stats,
+        versions=_versions,
+        cited_values=cited_values,
+        plots_of_record=plots_of_record,
+        asked_of=asked_of,
+        question=question,
+        questions=questions,
+        counted=counted,
+        tags=tags,
+        page_of_set=page_of_set,
+        **args,
+    )
 
 
 def _versions(software: Mapping[str, Any]) -> str:
@@ -65,7 +77,7 @@ def link_from(app: Sphinx, name: str) -> Callable[..., str]:
 
     def to(target: Any, anchor: str = "") -> str:
         other = target if isinstance(target, str) else docname(target.path)
-        if other not in app.env.all_docs:
+        if other not in app.env.all_docs and other not in set_pages(of(app).graph):
             raise LookupError(f"{name} links to {other}, which is not a page")
         address = app.builder.get_relative_uri(name, other) if other != name else ""
         return (address or ("" if anchor else posixpath.basename(app.builder.get_target_uri(other)))) + (f"#{anchor}" if anchor else "")
@@ -75,7 +87,7 @@ def link_from(app: Sphinx, name: str) -> Callable[..., str]:
 
 def bundles(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
     """Event `html-page-context`: `bundle: drill` in a page's front matter loads `gen/drill.mjs`, and `gen/drill.css` if there is one."""
-    for name in str(app.env.metadata.get(pagename, {}).get("bundle", "")).split():
+    for name in str(app.env.metadata.get(pagename, {}).get("bundle", BUNDLES.get(pagename, ""))).split():
         app.add_js_file(f"gen/{name}.mjs", type="module")
         if (Path(app.srcdir) / "book" / "_static" / "gen" / f"{name}.css").is_file():
             app.add_css_file(f"gen/{name}.css", priority=910)
@@ -88,6 +100,7 @@ def frame(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any]
     context["il"] = {
         "kind": course.kind(pagename) or {"index": "home", "search": "search", "404": "lost"}.get(pagename, "plain"),
         "page": page,
+        "searches": pagename in ("search", "book/cards"),  # has a search field of its own
         "doors": [(name, door, _inside(door, pagename, page)) for name, door in DOORS],
         "tree": _tree(app, pagename) if not isinstance(page, Card) else [],
         "part": course.parts[page.part] if page is not None else None,
@@ -125,8 +138,9 @@ def _neighbour(context: dict[str, Any], card: Card | None) -> dict[str, str] | N
 
 
 def _inside(door: str, pagename: str, page: Any) -> bool:
-    kinds = {"book/index": Lesson, "book/drill": Card, "book/run": Lab}
-    return pagename == door or isinstance(page, kinds.get(door, ())) or (door == "book/drill" and pagename.startswith("questions/"))
+    kinds = {"book/index": Lesson, "book/cards": Card, "book/run": Lab}
+    lists = ("questions/", "book/sets", "book/print")
+    return pagename == door or isinstance(page, kinds.get(door, ())) or (door == "book/cards" and pagename.startswith(lists))
 
 
 def _tree(app: Sphinx, pagename: str) -> list[tuple[str, list[tuple[str, str, bool]]]]:
@@ -153,10 +167,11 @@ def outdated(app: Sphinx, *_: Any) -> list[str]:
 
 def describe(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
     """Event `html-page-context`, before the social metadata is made: a card is described by its question, not by its answer."""
-    page = of(app).pages.get(pagename)
-    if page is None:
-        return
-    if isinstance(page, Card):
+    graph = of(app).graph
+    page = of(app).pages.get(pagename) or next((chosen for chosen in graph.sets.values() if page_of_set(chosen.id) == pagename), None)
+    if isinstance(page, SetOfCards):
+        text = f"{len(page.cards)} interview questions: {page.title.en}. {page.about.en if page.about else ''}".strip()
+    elif isinstance(page, Card):
         text = f"Interview question ({page.kind}, {page.level}, {page.minutes:g} min): {page.title.en} {page.title.zh}"
     elif isinstance(page, Lesson):
         text = f"Lesson: {page.title.en}. After it you can: {'; '.join(page.objectives)}"
@@ -166,8 +181,8 @@ def describe(app: Sphinx, pagename: str, templatename: str, context: dict[str, A
         return
     text = text.replace("`", "").replace("*", "")
     text = text if len(text) <= 220 else text[:217].rsplit(" ", 1)[0] + " …"
-    context["meta"] = {**(context["meta"] or {}), "og:description": text}
-    context["metatags"] += f'<meta name="description" content="{_attribute(text)}" />\n'
+    context["meta"] = {**(context.get("meta") or {}), "og:description": text}
+    context["metatags"] = f'{context.get("metatags", "")}<meta name="description" content="{_attribute(text)}" />\n'
 
 
 def _attribute(text: str) -> str:
