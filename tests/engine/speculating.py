@@ -21,9 +21,11 @@ from infer_lab.spec.config import SpeculativeConfig
 VOCAB = 257
 
 
-def write_looping_model(folder: Path, *, noise: float = 0.04) -> Path:
-    """The tiny model with a head that prefers, after each token, its successor in a cycle of two to nine tokens. noise: how much the layers
-    have to say beside that; at 0 the text is one loop."""
+def write_looping_model(folder: Path, *, noise: float = 0.04, last_layer_is_silent: bool = False) -> Path:
+    """The tiny model with a head that prefers, after each token, its successor in a cycle of two to nine tokens.
+
+    noise: how much the layers have to say beside that; at 0 the text is one loop. last_layer_is_silent: it adds nothing, so the layers
+    before it say what the model says."""
     write_tiny_model(folder)
     config = json.loads((folder / "config.json").read_text())
     weights = load_file(folder / "model.safetensors")
@@ -36,6 +38,9 @@ def write_looping_model(folder: Path, *, noise: float = 0.04) -> Path:
     head = torch.empty_like(weights["model.embed_tokens.weight"])
     head[successor] = weights["model.embed_tokens.weight"]
     weights = {name: tensor * noise if "o_proj" in name or "down_proj" in name else tensor for name, tensor in weights.items()}
+    if last_layer_is_silent:
+        last = f"layers.{config['num_hidden_layers'] - 1}."
+        weights |= {k: torch.zeros_like(w) for k, w in weights.items() if last in k and ("o_proj" in k or "down_proj" in k)}
     save_file(weights | {"lm_head.weight": head}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": False}))
     return folder
@@ -78,3 +83,19 @@ def tokens(outputs: Sequence[RequestOutput]) -> list[tuple[tuple[int, ...], str]
 
 def params(**options: Any) -> SamplingParams:
     return SamplingParams(**({"max_tokens": 24, "ignore_eos": True} | options))
+
+
+def p_value(counts: Sequence[int], probabilities: Sequence[float]) -> float:
+    """Of Pearson's chi-square, cells with fewer than five expected taken together. Cells of probability 0 must be empty."""
+    assert all(count == 0 for count, p in zip(counts, probabilities, strict=True) if p == 0), "a token that cannot be drawn was drawn"
+    total, cells, rare = sum(counts), [], (0, 0.0)
+    for count, p in zip(counts, probabilities, strict=True):
+        if total * p >= 5:
+            cells.append((count, total * p))
+        else:
+            rare = (rare[0] + count, rare[1] + total * p)
+    cells += [rare] if rare[1] > 0 else []
+    if len(cells) == 1:
+        return 1.0
+    statistic = sum((count - expected) ** 2 / expected for count, expected in cells)
+    return float(torch.special.gammaincc(torch.tensor((len(cells) - 1) / 2), torch.tensor(statistic / 2)))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from infer_lab.config import ModelConfig
 from infer_lab.core.scheduler import Scheduler
 from infer_lab.engine.engine_core import EngineCore
-from infer_lab.engine.memory import check_weights_fit, num_kv_blocks
+from infer_lab.engine.memory import check_weights_fit, num_kv_blocks, weight_bytes
 from infer_lab.engine_config import EngineConfig
 from infer_lab.errors import UserError
 from infer_lab.models.checkpoint import Checkpoint, open_checkpoint
 from infer_lab.models.llama import LlamaModel, check_tensors
 from infer_lab.spec.config import SpeculativeConfig
+from infer_lab.spec.draft_model import DraftModel
 from infer_lab.spec.speculator import Speculator
 from infer_lab.worker.input_batch import InputBatch
 from infer_lab.worker.kv_cache import KVCache
@@ -81,6 +82,59 @@ def load_model(config: EngineConfig) -> LoadedModel:
     return LoadedModel(config.model, checkpoint, model.eval(), device, dtype)
 
 
+@dataclass(frozen=True, slots=True)
+class Drafting:
+    """What an engine needs to speculate; nothing, with config None. drafter: another model that guesses, if it is one."""
+
+    config: SpeculativeConfig | None
+    target: LoadedModel
+    drafter: LoadedModel | None = None
+
+    @classmethod
+    def load(cls, config: EngineConfig, target: LoadedModel) -> Drafting:
+        speculative = config.speculative if isinstance(config.speculative, SpeculativeConfig) else None
+        if speculative is None or speculative.draft_model is None:
+            if speculative is not None and (speculative.draft_layers or 0) >= target.config.num_layers:
+                raise UserError(
+                    f"draft_layers = {speculative.draft_layers}, but {target.config.name} has {target.config.num_layers} layers;"
+                    " drafts come from fewer"
+                )
+            return cls(speculative, target)
+        drafter = load_model(replace(config, model=speculative.draft_model, device=str(target.device), speculative=None))
+        ours, theirs = target.config, drafter.config
+        if ours.vocab_size != theirs.vocab_size:
+            raise UserError(
+                f"{theirs.name} cannot draft for {ours.name}: its vocabulary has {theirs.vocab_size} tokens, the model's {ours.vocab_size};"
+                " take one of the same family"
+            )
+        return cls(speculative, target, drafter)
+
+    @property
+    def own_shape(self) -> ModelConfig | None:
+        """Of the model that needs a KV cache of its own."""
+        return self.drafter and self.drafter.config
+
+    def draft_model(self, cache: KVCache, **sizes: int) -> DraftModel | None:
+        """sizes: of the model's cache, which a drafter's own has too."""
+        if self.config is None or self.config.method == "ngram":
+            return None
+        exact = self.config.acceptance == "exact"
+        if self.drafter is None:
+            return DraftModel(self.target.model, cache.layers[: self.config.draft_layers], exact=exact)
+        own = KVCache(self.drafter.config, dtype=self.drafter.dtype, device=self.drafter.device, **sizes)
+        return DraftModel(self.drafter.model, own.layers, own_cache=own, exact=exact)
+
+    def speculator(self) -> Speculator | None:
+        if self.config is None:
+            return None
+        target, shape = self.target.config, self.own_shape
+        if self.config.draft_layers is not None:
+            shape = target.with_(num_layers=self.config.draft_layers)
+        # a draft waits for the weights that it reads, like a step
+        dtype = self.target.dtype
+        return Speculator(self.config, draft_cost=weight_bytes(shape, dtype) / weight_bytes(target, dtype) if shape is not None else 0.0)
+
+
 def build_engine(config: EngineConfig, loaded: LoadedModel) -> BuiltEngine:
     """Cache, scheduler and executor around a loaded model; UserError if the config asks for another device or dtype than it has."""
     shape, device, dtype = loaded.config, loaded.device, loaded.dtype
@@ -88,20 +142,15 @@ def build_engine(config: EngineConfig, loaded: LoadedModel) -> BuiltEngine:
     if wanted != device or resolve_dtype(config.dtype, wanted) != dtype:
         raise UserError(f"{loaded.name} is loaded on {device} as {dtype}; load it again for device {config.device}, dtype {config.dtype}")
     max_model_len = _max_model_len(config, shape)
-    blocks = num_kv_blocks(shape, config, max_model_len, dtype, device)
+    drafting = Drafting.load(config, loaded)
+    blocks = num_kv_blocks(shape, config, max_model_len, dtype, device, drafting.own_shape)
     scheduler = Scheduler(config.scheduler_config(blocks, max_model_len, shape.vocab_size))
-    cache = KVCache(
-        shape,
-        num_blocks=blocks,
-        block_size=config.block_size,
-        dtype=dtype,
-        device=device,
-        num_host_blocks=config.num_host_kv_blocks,
-    )
+    sizes = {"num_blocks": blocks, "block_size": config.block_size, "num_host_blocks": config.num_host_kv_blocks}
+    cache = KVCache(shape, dtype=dtype, device=device, **sizes)
     table_width = min(-(-max_model_len // config.block_size), blocks)
     batch = InputBatch(scheduler.config.max_num_seqs, table_width, config.block_size, device, dtype)
-    speculator = Speculator(config.speculative) if isinstance(config.speculative, SpeculativeConfig) else None
-    return BuiltEngine(EngineCore(scheduler, ModelExecutor(loaded.model, cache, batch), speculator), cache, max_model_len)
+    executor = ModelExecutor(loaded.model, cache, batch, drafting.draft_model(cache, **sizes))
+    return BuiltEngine(EngineCore(scheduler, executor, drafting.speculator()), cache, max_model_len)
 
 
 def _max_model_len(config: EngineConfig, shape: ModelConfig) -> int:

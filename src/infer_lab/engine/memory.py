@@ -40,10 +40,17 @@ def _activation_bytes(config: ModelConfig, engine: EngineConfig, dtype: torch.dt
     return engine.max_num_batched_tokens * widest * dtype.itemsize + engine.max_num_seqs * config.vocab_size * 64 + _GIB
 
 
-def num_kv_blocks(config: ModelConfig, engine: EngineConfig, max_model_len: int, dtype: torch.dtype, device: torch.device) -> int:
+def num_kv_blocks(
+    config: ModelConfig,
+    engine: EngineConfig,
+    max_model_len: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    draft: ModelConfig | None = None,
+) -> int:
     """Blocks of the KV cache, the null block included; DoesNotFitError if they, or those in host memory, cannot be had. Called after
-    the weights are loaded."""
-    block = bytes_per_block(config, engine.block_size, dtype)
+    the weights are loaded. draft: a model whose cache has as many blocks, beside."""
+    block = sum(bytes_per_block(shape, engine.block_size, dtype) for shape in (config, draft) if shape is not None)
     blocks = engine.num_kv_blocks or _blocks_of_memory(block, config, engine, max_model_len, dtype, device)
     on_host = {"swapped requests": engine.num_host_kv_blocks}
     if device.type == "cuda":

@@ -139,10 +139,13 @@ class LlamaModel(nn.Module):
         self.rotary = Rotary(config, dtype=dtype, device=device, factors=rope_factors)
 
     def forward(self, token_ids: Tensor, positions: Tensor, caches: list[KVLayer], batch: AttentionBatch) -> Tensor:
-        """The residual stream after the last layer, [tokens, hidden]; keys and values of the tokens are in the caches then."""
+        """The residual stream after the last layer, [tokens, hidden]; keys and values of the tokens are in the caches then.
+
+        With the caches of the first k layers only those are run (early exit)."""
         x = F.embedding(token_ids, self.embedding)
         cos, sin = self.rotary(positions)
-        for layer, cache in zip(self.layers, caches, strict=True):
+        assert 0 < len(caches) <= len(self.layers)
+        for layer, cache in zip(self.layers, caches, strict=False):
             x = layer(x, cos, sin, cache, batch)
         return x
 
