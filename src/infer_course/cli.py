@@ -125,6 +125,29 @@ def show(
 
 
 @app.command()
+def anki(
+    root: RootOption = None,
+    out: Annotated[Path, typer.Option("--out", help="The deck to write.")] = Path("inference-lab.apkg"),
+    site: Annotated[str, typer.Option("--site", help="Where the site is published; links on the cards lead there.")] = "",
+    part: Annotated[list[int] | None, typer.Option("--part", help="Only this part; may be given several times.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the questions as an Anki deck. Import it again after an update: notes change in place, your scheduling stays."""
+    from infer_course import anki as decks
+    from infer_course import site as pages
+
+    checkout = root.resolve() if root else find_root(Path.cwd().resolve())
+    if not as_json:
+        print("Bringing the site up to date …", flush=True)
+    pages.build(checkout, checkout / "_build")
+    made = decks.make(checkout, checkout / "_build" / "html", out, site, tuple(part or ()))
+    if as_json:
+        print(json.dumps({"path": str(made.path), "cards": sum(made.cards.values()), "by_part": made.cards, "timestamp": made.timestamp}))
+        return
+    print(f"{made.path}: {count(sum(made.cards.values()), 'card')}. In Anki: File → Import. Importing a later deck updates these cards.")
+
+
+@app.command()
 def schema(
     root: RootOption = None,
     write: Annotated[bool, typer.Option("--write", help=f"Write {checking.SCHEMA_FILE} instead of printing.")] = False,
