@@ -28,6 +28,7 @@ PACKED = (
     "infer_course/axes.py",
     "infer_course/browser.py",
     "infer_course/calculators",
+    "infer_course/figure.py",
     "infer_course/plot.py",
     "infer_course/playground",
     "infer_course/playground.py",

@@ -20,7 +20,10 @@ ROW, NAME_WIDTH, LEGEND_WIDTH = 15.5, 24, 44  # a row of a name, in pixels, and 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One series: its points in order of x, and the 10th and 90th percentiles of y where they were recorded."""
+    """One series: its points in order of x, and the 10th and 90th percentiles of y where they were recorded.
+
+    joined=False draws points only. A single point is drawn as a point, whatever its kind.
+    """
 
     name: str
     kind: str
@@ -28,6 +31,11 @@ class Line:
     y: tuple[float, ...]
     p10: tuple[float, ...] = ()
     p90: tuple[float, ...] = ()
+    joined: bool = True
+
+    @property
+    def dotted(self) -> bool:
+        return len(self.x) == 1 or not self.joined or (self.kind in ("measured", "peer") and len(self.x) <= 40)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +118,9 @@ def _line(line: Line, x: Axis, y: Axis, number: int) -> str:
         upper = [(x.at(a), y.at(b)) for a, b in zip(line.x, line.p90, strict=True)]
         lower = [(x.at(a), y.at(b)) for a, b in zip(line.x, line.p10, strict=True)]
         parts.append(f'<polygon class="il-band il-k-{line.kind}" points="{_coordinates([*upper, *reversed(lower)])}"/>')
-    parts.append(f'<polyline class="il-line il-k-{line.kind}" points="{_coordinates(points)}"/>')
-    if line.kind in ("measured", "peer") and len(points) <= 40:
+    if line.joined and len(points) > 1:
+        parts.append(f'<polyline class="il-line il-k-{line.kind}" points="{_coordinates(points)}"/>')
+    if line.dotted:
         for (px, py), a, b in zip(points, line.x, line.y, strict=True):
             said = f"<title>{escape(line.name)}: {plain(b)} at {plain(a)}</title>"
             parts.append(f'<g class="il-dot il-k-{line.kind}">{said}{_marker(px, py, number)}</g>')
@@ -175,8 +184,9 @@ def _legend_height(name: str) -> float:
 def _names_above(lines: Sequence[Line]) -> list[str]:
     parts, at = [], 36.0
     for number, line in enumerate(lines):
-        parts.append(f'<line class="il-line il-k-{line.kind}" x1="0" x2="26" y1="{at - 4.5:g}" y2="{at - 4.5:g}"/>')
-        if line.kind in ("measured", "peer"):
+        if line.joined and len(line.x) > 1:
+            parts.append(f'<line class="il-line il-k-{line.kind}" x1="0" x2="26" y1="{at - 4.5:g}" y2="{at - 4.5:g}"/>')
+        if line.dotted:
             parts.append(f'<g class="il-dot il-k-{line.kind}">{_marker(13, at - 4.5, number)}</g>')
         rows = enumerate(_legend_rows(line.name))
         spans = "".join(f'<tspan x="34" y="{at + ROW * n:g}">{escape(row)} </tspan>' for n, row in rows)

@@ -140,11 +140,15 @@ def _show(value: Input) -> str:
 
 
 def _readable(q: Quantity) -> Quantity:
-    """Large amounts of bytes or operations in a prefixed unit; small ones as they are."""
+    """Large amounts of bytes or operations, and small ones of time, in a prefixed unit; the rest as they are."""
     if q.unit == "B" and q.value >= 10**7:
         return q.to("GB")
     if q.unit == "FLOP" and q.value >= 10**9:
         return q.to("GFLOP")
     if q.unit == "s" and q.value < 1:
-        return q.to("ms")
+        return q.to("ms" if q.value >= 1e-3 or not q.value else "us")
+    if q.unit == "B/s" and q.value >= 10**9:
+        return q.to("GB/s")
+    if q.unit == "FLOP/s" and q.value >= 10**12:
+        return q.to("TFLOP/s")
     return q

@@ -82,6 +82,8 @@ def _combine(a: _Unit, b: _Unit, sign: int) -> _Unit:
 
 def _times(value: Number, scale: Fraction) -> Number:
     """value · scale, exact when the value is whole and the result is too."""
+    if scale == 1:
+        return value
     if isinstance(value, int):
         return _plain(value * scale)
     return value * scale.numerator / scale.denominator
@@ -126,6 +128,8 @@ class Quantity:
         symbol = "/".join(_SHOWN.get(part, part) for part in self.unit.split("/"))
         if self.unit == "1":
             return number
+        if symbol.startswith("1/"):
+            return number + symbol[1:]
         return f"{number}{symbol}" if self.unit in ("%", "x") else f"{number} {symbol}"
 
     def __str__(self) -> str:

@@ -15,6 +15,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 
 from infer_course.sphinx_ext import (
+    calculators,
     card_files,
     card_page,
     course,
@@ -57,6 +58,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
         ("card-head", card_page.CardHead),
         ("card-rubric", card_page.CardRubric),
         ("lesson-head", lesson_page.LessonHead),
+        ("calculator", calculators.Calculator),
+        ("calculator-index", calculators.CalculatorIndex),
         ("card-embed", embeds.EmbedCard),
         ("proof", embeds.Proof),
         ("measured-figure", measured.MeasuredFigure),

@@ -14,13 +14,14 @@ from docutils.nodes import Node
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
+from infer_course.figure import data_table, html_of
 from infer_course.measure import find_record
 from infer_course.nodes import Measurement
 from infer_course.plot import Plot
 from infer_course.sphinx_ext.compared import Compared, by_operation, compared, shares_html
 from infer_course.sphinx_ext.course import Course, of
 from infer_course.sphinx_ext.docnodes import element, from_graph, raw
-from infer_course.sphinx_ext.records import data_table, html_of, plot_of
+from infer_course.sphinx_ext.records import plot_of
 from infer_course.sphinx_ext.roofline import roofline, roofline_html
 from infer_lab.errors import UserError
 from infer_lab.units import Quantity

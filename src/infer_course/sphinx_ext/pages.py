@@ -24,7 +24,14 @@ from infer_course.sphinx_ext.records import cited_values, plots_of_record
 from infer_course.stats import stats
 from infer_lab.units import Quantity
 
-DOORS = (("Learn", "book/index"), ("Drill", "book/drill"), ("Questions", "book/cards"), ("Run", "book/run"), ("Measured", "book/measured"))
+DOORS = (
+    ("Learn", "book/index"),
+    ("Drill", "book/drill"),
+    ("Questions", "book/cards"),
+    ("Run", "book/run"),
+    ("Measured", "book/measured"),
+    ("Calculate", "book/calculators/index"),
+)
 BUNDLES = {"search": "search"}  # of pages that have no front matter
 DROPPED_SCRIPTS = ("thebe", "togglebutton", "sphinx-book-theme", "require", "design-tabs")
 DROPPED_STYLES = ("thebe", "togglebutton", "sphinx-book-theme", "pygments.css", "theme.css", "pydata")

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from infer_course.axes import plain
+from infer_course.figure import html_of
 from infer_course.graph import Graph, texts_of
 from infer_course.nodes import Measurement
-from infer_course.plot import KINDS, Line, Plot, draw
+from infer_course.plot import KINDS, Line, Plot
 from infer_lab.units import Quantity
 
 SHOWN_UNITS = {"1": "", "x": "×", "us": "µs", "tok": "tokens", "tok/s": "tokens/s", "req": "requests"}
@@ -63,30 +63,6 @@ def _shared_end(names: Sequence[str]) -> str:
     return " ".join(reversed(shared)) if len(names) > 1 else ""
 
 
-def html_of(plot: Plot, key: str) -> str:
-    """The picture for wide and for narrow places; the style sheet shows the one that fits."""
-    return f'<div class="il-plot-box">{draw(plot, f"{key}-w")}{draw(plot, f"{key}-n", narrow=True)}</div>'
-
-
-def data_table(plot: Plot) -> str:
-    """The same figures for whoever cannot see the picture, or wants them."""
-    xs = sorted({value for line in plot.lines for value in line.x})
-    found = [dict(zip(line.x, line.y, strict=True)) for line in plot.lines]
-    head = "".join(f'<th scope="col" class="il-num">{escape(line.name)}</th> ' for line in plot.lines)
-    rows = "".join(
-        f'<tr><th scope="row" class="il-num">{plain(x)}</th> '
-        + "".join(f'<td class="il-num">{_figures(values[x]) if x in values else "–"}</td> ' for values in found)
-        + "</tr>\n"
-        for x in xs
-    )
-    return (
-        '<details class="il-data"><summary>Show the numbers</summary>'
-        f'<div class="il-scroll" role="group" aria-label="{escape(plot.title)}">'
-        f'<table><caption>{escape(plot.y_label)}</caption><thead><tr><th scope="col" class="il-num">{escape(plot.x_label)}</th> {head}</tr>'
-        f"</thead><tbody>{rows}</tbody></table></div></details>"
-    )
-
-
 def cited_values(graph: Graph, record_id: str) -> list[str]:
     """Names of the record's values that some text cites, in the record's order."""
     citing = re.compile(re.escape(record_id) + r":([\w-]+)")
@@ -108,7 +84,3 @@ def _axis_name(label: str, unit: str) -> str:
 def _spans_decades(values: list[float]) -> bool:
     """Whether a logarithmic axis is the natural one: positive values over a factor of 30 or more."""
     return bool(values) and min(values) > 0 and max(values) >= 30 * min(values)
-
-
-def _figures(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 or float(value).is_integer() else f"{value:.4g}"

@@ -36,7 +36,7 @@ def speculative_speedup(acceptance: Count, draft_tokens: Count, draft_cost: Coun
     return Worked(Quantity(tokens.base / (k * draft + verify), "x"), inputs)
 
 
-@formula("yield(a) = {k} · {draft_cost} + {verify_cost}")
+@formula("the a with yield(a) = {k} · {draft_cost} + {verify_cost}")
 def break_even_acceptance(draft_tokens: Count, draft_cost: Count = 0, verify_cost: Count = 1) -> Worked:
     """The acceptance at which drafting k tokens neither wins nor loses. NotApplicableError where even full acceptance loses."""
     k = count(draft_tokens, "draft_tokens", 1)
