@@ -22,7 +22,8 @@ ROW, NAME_WIDTH, LEGEND_WIDTH = 15.5, 24, 44  # a row of a name, in pixels, and 
 class Line:
     """One series: its points in order of x, and the 10th and 90th percentiles of y where they were recorded.
 
-    joined=False draws points only. A single point is drawn as a point, whatever its kind.
+    joined=False draws points only. A single point is a place of its own: a large dot with its name beside it. dots: mark the points of the
+    line (None: those of measured and peer lines, where they are few).
     """
 
     name: str
@@ -32,10 +33,17 @@ class Line:
     p10: tuple[float, ...] = ()
     p90: tuple[float, ...] = ()
     joined: bool = True
+    dots: bool | None = None
 
     @property
     def dotted(self) -> bool:
-        return len(self.x) == 1 or not self.joined or (self.kind in ("measured", "peer") and len(self.x) <= 40)
+        if self.dots is not None:
+            return self.dots
+        return not self.joined or (self.kind in ("measured", "peer") and len(self.x) <= 40)
+
+    @property
+    def is_place(self) -> bool:
+        return len(self.x) == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,10 @@ class Plot:
     lines: tuple[Line, ...]
     x_log: bool = False
     y_log: bool = False
+
+    @property
+    def curves(self) -> tuple[Line, ...]:
+        return tuple(line for line in self.lines if not line.is_place)
 
     @property
     def all_x(self) -> list[float]:
@@ -75,11 +87,11 @@ def draw(plot: Plot, key: str, narrow: bool = False) -> str:
     y_probe = axis(plot.all_y, 1, 0, plot.y_log, 6, from_zero=not plot.y_log)
     left = 14 + max(len(plain(tick)) for tick in y_probe.ticks) * 7.2
     if narrow:
-        names = sum(_legend_height(line.name) for line in plot.lines)
+        names = sum(_legend_height(line.name) for line in plot.curves)
         frame = Frame(360, 300 + names, left, 348, 34 + names, 0)
         frame = Frame(frame.width, frame.height, left, frame.right, frame.top, frame.height - 44)
     else:
-        room = max((len(part) for line in plot.lines for part in _wrapped(line.name)), default=0) * CHAR + 14
+        room = max((len(part) for line in plot.curves for part in _wrapped(line.name)), default=0) * CHAR + 14
         frame = Frame(720, 400, left, 720 - room, 36, 400 - 46)
     x = axis(plot.all_x, frame.left, frame.right, plot.x_log, 5 if narrow else 8)
     y = axis(plot.all_y, frame.bottom, frame.top, plot.y_log, 6, from_zero=not plot.y_log)
@@ -87,8 +99,9 @@ def draw(plot: Plot, key: str, narrow: bool = False) -> str:
         f'<svg class="il-plot il-plot--{"narrow" if narrow else "wide"}" viewBox="0 0 {frame.width:g} {frame.height:g}" role="img" '
         f'aria-labelledby="{key}-t"><title id="{key}-t">{escape(plot.title)}</title>',
         *_grid(plot, frame, x, y, narrow),
-        *(_line(line, x, y, number) for number, line in enumerate(plot.lines)),
-        *(_names_above(plot.lines) if narrow else _names_at_ends(plot.lines, frame, x, y)),
+        *(_line(line, x, y, number) for number, line in enumerate(plot.lines) if not line.is_place),
+        *(_place(line, frame, x, y) for line in plot.lines if line.is_place),
+        *(_names_above(plot.curves) if narrow else _names_at_ends(plot.curves, frame, x, y)),
         "</svg>",
     ]
     return "".join(parts)
@@ -118,13 +131,22 @@ def _line(line: Line, x: Axis, y: Axis, number: int) -> str:
         upper = [(x.at(a), y.at(b)) for a, b in zip(line.x, line.p90, strict=True)]
         lower = [(x.at(a), y.at(b)) for a, b in zip(line.x, line.p10, strict=True)]
         parts.append(f'<polygon class="il-band il-k-{line.kind}" points="{_coordinates([*upper, *reversed(lower)])}"/>')
-    if line.joined and len(points) > 1:
+    if line.joined:
         parts.append(f'<polyline class="il-line il-k-{line.kind}" points="{_coordinates(points)}"/>')
     if line.dotted:
         for (px, py), a, b in zip(points, line.x, line.y, strict=True):
             said = f"<title>{escape(line.name)}: {plain(b)} at {plain(a)}</title>"
             parts.append(f'<g class="il-dot il-k-{line.kind}">{said}{_marker(px, py, number)}</g>')
     return "".join(parts)
+
+
+def _place(line: Line, frame: Frame, x: Axis, y: Axis) -> str:
+    """One point that matters, over everything else, its name on the side where there is room."""
+    px, py = x.at(line.x[0]), y.at(line.y[0])
+    left = px > (frame.left + frame.right) / 2
+    at = f'x="{px + (-11 if left else 11):.1f}" y="{max(py - 9, frame.top - 6):.1f}" text-anchor="{"end" if left else "start"}"'
+    dot = f'<circle cx="{px:.1f}" cy="{py:.1f}" r="6"/>'
+    return f'<g class="il-dot il-k-{line.kind}">{dot}</g><text class="il-name il-place il-k-{line.kind}" {at}>{escape(line.name)}</text>'
 
 
 def _marker(px: float, py: float, number: int) -> str:
@@ -184,7 +206,7 @@ def _legend_height(name: str) -> float:
 def _names_above(lines: Sequence[Line]) -> list[str]:
     parts, at = [], 36.0
     for number, line in enumerate(lines):
-        if line.joined and len(line.x) > 1:
+        if line.joined:
             parts.append(f'<line class="il-line il-k-{line.kind}" x1="0" x2="26" y1="{at - 4.5:g}" y2="{at - 4.5:g}"/>')
         if line.dotted:
             parts.append(f'<g class="il-dot il-k-{line.kind}">{_marker(13, at - 4.5, number)}</g>')

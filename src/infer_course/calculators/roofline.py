@@ -132,7 +132,7 @@ def _plot(
         whose = "measured" if machine.ours else "yours"
         if machine.bandwidth and machine.peak:
             name = f"{whose}: {machine.peak / 1e12:,.0f} TFLOP/s, {machine.bandwidth / 1e12:.2f} TB/s"
-            lines.append(Line(name, "measured", *_roof(machine.bandwidth, machine.peak, low, high)))
+            lines.append(Line(name, "measured", *_roof(machine.bandwidth, machine.peak, low, high), dots=False))
         if machine.points:
             ordered = sorted((x, y / 1e12) for _, x, y in machine.points)
             name = f"{whose}: {len(ordered)} kernels"
