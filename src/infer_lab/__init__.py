@@ -1,6 +1,6 @@
 """A small, complete LLM inference library.
 
-    from infer_lab import LLM, SamplingParams, EngineConfig
+    from infer_lab import LLM, AsyncEngine, SamplingParams, EngineConfig
 
 Names are looked up when they are used, so `infer_lab.calculator` and `infer_lab.core` need no torch.
 """
@@ -11,16 +11,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from infer_lab.engine.async_engine import AsyncEngine
     from infer_lab.engine_config import EngineConfig
     from infer_lab.llm import LLM
     from infer_lab.outputs import RequestOutput
     from infer_lab.sampling_params import SamplingParams
 
-__all__ = ["LLM", "EngineConfig", "RequestOutput", "SamplingParams", "__version__"]
+__all__ = ["LLM", "AsyncEngine", "EngineConfig", "RequestOutput", "SamplingParams", "__version__"]
 __version__ = "0.1.0"
 
-_HOMES = {"LLM": "llm", "EngineConfig": "engine_config", "RequestOutput": "outputs", "SamplingParams": "sampling_params"}
-_ENGINE_PACKAGES = {"torch", "numpy", "tokenizers", "safetensors", "jinja2"}
+_HOMES = {
+    "LLM": "llm",
+    "AsyncEngine": "engine.async_engine",
+    "EngineConfig": "engine_config",
+    "RequestOutput": "outputs",
+    "SamplingParams": "sampling_params",
+}
+_ENGINE_PACKAGES = {"torch", "numpy", "tokenizers", "safetensors", "jinja2", "prometheus_client"}
 
 
 def __getattr__(name: str) -> Any:

@@ -85,3 +85,11 @@ class SimulationTooLongError(UserError):
 
 class EngineError(InferLabError):
     """The engine itself failed; every waiting caller gets this."""
+
+
+class EngineDeadError(EngineError):
+    """The engine does not run any more: it was shut down, or it died. Every waiting caller gets this, and every later one."""
+
+
+class EngineDrainingError(InferLabError):
+    """The engine finishes what it has and takes nothing new; ask another one. Nothing was admitted."""

@@ -17,7 +17,9 @@ from infer_lab.errors import EngineError, InferLabError
 
 
 class LLMEngine:
-    """inputs makes the requests; add, abort and step belong to one thread. num_failures: steps that failed since one went well."""
+    """inputs makes the requests, in any thread; add, abort and step belong to one. Another thread may read a request's state under `lock`.
+
+    num_failures: steps that failed since one went well. last_failure: why."""
 
     def __init__(self, config: EngineConfig, loaded: LoadedModel) -> None:
         built = build_engine(config, loaded)
@@ -25,15 +27,17 @@ class LLMEngine:
         self.kv_cache = built.cache
         self.max_model_len = built.max_model_len
         self.num_failures = 0
+        self.last_failure: Exception | None = None
         self.metrics = EngineMetrics(loaded.config.name, built.max_model_len)
         self.inputs = InputProcessor(loaded, self.core.scheduler.config, config.seed)
         self._outputs = OutputProcessor(self.metrics, lambda request_id: self.core.scheduler.finish(request_id, "stop"))
         self.metrics.watch(self.core.scheduler, self._outputs.sequences)
+        self.lock = self.metrics.lock
 
     def add(self, state: RequestState) -> None:
         """Queue a request; DuplicateRequestError, QueueFullError: nothing has changed then."""
         requests = [sequence.request for sequence in state.sequences]
-        with self.metrics.lock:
+        with self.lock:
             if len(requests) == 1:
                 self.core.scheduler.add(requests[0])
             else:
@@ -45,7 +49,7 @@ class LLMEngine:
 
     def abort(self, state: RequestState) -> None:
         """End what is left of a request, and free its blocks. No error if nothing is."""
-        with self.metrics.lock:
+        with self.lock:
             for sequence in reversed(state.sequences):  # the leader of a group last, so that nobody takes over
                 if self._outputs.is_alive(sequence):
                     self._outputs.process(self.core.scheduler.abort(sequence.request.request_id))
@@ -56,14 +60,15 @@ class LLMEngine:
             updates = self.core.step()
         except Exception as error:
             self.num_failures += 1
+            self.last_failure = error
             return self._after_failure(error)
         self.num_failures = 0
-        with self.metrics.lock:
+        with self.lock:
             self.metrics.count_step(self.core.scheduler.step_records[-1])
             return self._outputs.process(updates)
 
     def _after_failure(self, error: Exception) -> list[RequestState]:
-        with self.metrics.lock:
+        with self.lock:
             scheduler = self.core.scheduler
             # a plan in flight: the executor failed. None: the core itself did, half way, and nothing that it knows can be trusted
             lost: list[RequestUpdate] = scheduler.drop_in_flight("error") if scheduler.num_in_flight else []
@@ -76,7 +81,7 @@ class LLMEngine:
 
     def lose_all(self, error: InferLabError) -> list[RequestState]:
         """Start over with an empty engine. The requests that were alive, each with the error."""
-        with self.metrics.lock:
+        with self.lock:
             self.core.reset(Scheduler(self.core.scheduler.config))
             self.metrics.watch(self.core.scheduler, self._outputs.sequences)
             return self._outputs.fail_all(error)
