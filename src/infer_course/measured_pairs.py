@@ -68,9 +68,7 @@ def side_by_side(ours: MeasurementMeta, yours: MeasurementMeta, values: Collecti
 
 def _value(name: str, record: MeasurementMeta) -> dict[str, Any]:
     value = record.values[name]
-    predicted = (value.model_extra or {}).get("predicted")
-    known = predicted if isinstance(predicted, (int, float)) and not isinstance(predicted, bool) else None
-    return _row(name, name.replace("_", " "), "", value.value, known, value.unit)
+    return _row(name, name.replace("_", " "), "", value.value, value.predicted, value.unit)
 
 
 def _last_point(name: str, series: Series, predicted: Series) -> dict[str, Any]:

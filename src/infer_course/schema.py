@@ -195,10 +195,11 @@ class Git(Open):
 
 
 class RecordedValue(Open):
-    """One measured number with its unit; p10/p90 and n describe its spread."""
+    """One measured number with its unit; p10/p90 and n describe its spread, `predicted` (same unit) is what was put down before."""
 
     value: float | int
     unit: Line
+    predicted: float | int | None = None
     median: float | int | None = None
     p10: float | int | None = None
     p90: float | int | None = None

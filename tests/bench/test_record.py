@@ -92,6 +92,17 @@ def test_a_value_is_a_finite_number(root: Path, value: object) -> None:
         some(root).add_value("bad", value, "B")  # type: ignore[arg-type]
 
 
+def test_a_prediction_is_kept_in_the_unit_of_the_figure(root: Path) -> None:
+    record = some(root)
+    record.add_value("size", 2048, "KiB", predicted=Quantity(1, "MiB"))
+    record.add_value("factor", 3.5, "x", predicted=4)
+    assert (record.values["size"]["predicted"], record.values["factor"]["predicted"]) == (1024, 4)
+    with pytest.raises(UnitError):
+        record.add_value("time", 1, "s", predicted=Quantity(1, "B"))
+    with pytest.raises(RecordError):
+        record.add_value("rate", 1, "x", predicted=math.nan)
+
+
 def test_an_unknown_unit_is_refused(root: Path) -> None:
     with pytest.raises(UnitError):
         some(root).add_value("bad", 1, "Gb")

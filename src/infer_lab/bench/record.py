@@ -83,12 +83,21 @@ class Record:
         return f"{self.environment.slug}/{self.name}"
 
     def add_value(
-        self, name: str, value: Number | Quantity, unit: str | None = None, *, note: str = "", timing: Timing | None = None
+        self,
+        name: str,
+        value: Number | Quantity,
+        unit: str | None = None,
+        *,
+        note: str = "",
+        predicted: Number | Quantity | None = None,
     ) -> None:
-        """One figure. With `timing`, its spread is stored in the same unit, scaled so that the median is `value`."""
+        """One figure, and what was predicted for it (a bare number is in the figure's unit)."""
         self._check_new(name, self.values)
         shown = quantity(value, unit or "1") if not isinstance(value, Quantity) else value.to(unit) if unit else value
         entry: dict[str, Any] = {"value": _finite(shown.value, name), "unit": shown.unit}
+        if predicted is not None:
+            expected = predicted.to(shown.unit) if isinstance(predicted, Quantity) else quantity(predicted, shown.unit)
+            entry["predicted"] = _finite(expected.value, name)
         if note:
             entry["note"] = note
         self.values[name] = entry
