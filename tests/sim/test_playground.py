@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from infer_lab.core.config import SchedulerConfig
 from infer_lab.errors import SimulationTooLongError, UserError
 from infer_lab.sim.figures import FIGURES, show
+from infer_lab.sim.lanes import ticks
 from infer_lab.sim.playground import fingerprint, floor_cost, play
 from infer_lab.sim.prepared import PREPARED
 from infer_lab.sim.scenario import Engine, form, parse, scheduler_config, to_json
@@ -126,6 +128,12 @@ def test_the_same_scenario_gives_the_same_trace_in_another_process() -> None:
     assert view["hash"] == fingerprint({name: value for name, value in view.items() if name != "hash"})
 
 
+def test_a_scenario_that_a_browser_wrote_gives_the_same_trace() -> None:
+    view = play({"traffic": [{}], "machine": {"overhead_ms": 2.0}})
+    whole_numbers_without_points = json.loads(json.dumps(view["scenario"]).replace(".0,", ",").replace(".0}", "}"))
+    assert play(whole_numbers_without_points)["hash"] == view["hash"]
+
+
 def test_the_simulator_of_the_page_needs_neither_torch_nor_numpy() -> None:
     program = "import sys, infer_lab.sim.playground\nprint([m for m in ('torch', 'numpy', 'infer_course') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip() == "[]"
@@ -198,6 +206,13 @@ def test_the_form_offers_the_options_of_the_scheduler_under_their_own_names() ->
         for entry in part:
             assert entry["label"] and (entry["kind"] != "whole" or entry["low"] <= entry["default"] <= entry["high"])
     assert scheduler_config(Engine(), 100).watermark == 0.0
+
+
+@given(st.floats(min_value=0.01, max_value=200_000))
+def test_a_time_axis_has_few_round_ticks_from_zero_on(end: float) -> None:
+    found = ticks(end)
+    assert found[0] == 0 and len(found) <= 8 and found[-1] <= end
+    assert len({round(b - a, 6) for a, b in pairwise(found)}) <= 1
 
 
 def test_figures_are_written_for_people() -> None:

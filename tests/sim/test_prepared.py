@@ -113,6 +113,8 @@ def test_a_prepared_scenario_is_whole_and_fits_on_a_page(scenario_id: str) -> No
     assert scenario.title and scenario.see.endswith(".") and any("\u4e00" <= letter <= "\u9fff" for letter in scenario.title_zh)
     assert len(view["sides"]) == 2 and view["sides"][0]["engine"] != view["sides"][1]["engine"]
     assert all(side["totals"]["finished"] == side["totals"]["requests"] for side in view["sides"])
+    assert 0 < scenario.at_ms < min(side["steps"][-1]["at"] for side in view["sides"])
+    assert len(scenario.watch) == 3 and set(scenario.watch) <= {row["key"] for row in view["figures"] if row["change"] != "same"}
     assert len(json.dumps(view)) < 500_000
 
 

@@ -29,6 +29,7 @@ from infer_course.sphinx_ext import (
     measured,
     names,
     pages,
+    playground,
     roles,
     sitemap,
     social,
@@ -52,7 +53,12 @@ def configure(app: Sphinx, config: Config) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     docnodes.add_nodes(app)
-    for name, role in (("calc", roles.CalcRole), ("measured", roles.MeasuredRole), ("given", roles.GivenRole)):
+    for name, role in (
+        ("calc", roles.CalcRole),
+        ("measured", roles.MeasuredRole),
+        ("given", roles.GivenRole),
+        ("playground", playground.PlaygroundRole),
+    ):
         app.add_role(name, role())
     for name, directive in (
         ("card-head", card_page.CardHead),
@@ -68,6 +74,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         ("measured-roofline", measured.MeasuredRoofline),
         ("lab-code", included.LabCode),
         ("svg-figure", included.SvgFigure),
+        ("scheduler-playground", playground.SchedulerPlayground),
         *((place, embeds.filled_by(place)) for place in PLACES),
     ):
         app.add_directive(name, directive)
@@ -90,6 +97,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("build-finished", find_data.write)
     app.connect("build-finished", gone.remove_gone)
     app.connect("build-finished", card_files.write)
+    app.connect("build-finished", playground.write)
     app.add_css_file("gen/site.css", priority=900)
     app.add_js_file("gen/site.mjs", type="module")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

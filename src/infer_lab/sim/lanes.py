@@ -46,5 +46,11 @@ def load(steps: Sequence[Mapping[str, Any]], budget: int, usable_blocks: int) ->
     return {kind: "".join(boxes) for kind, boxes in tokens.items() if boxes} | ({"kv": "".join(kv)} if kv else {})
 
 
+def ticks(end_ms: float, most: int = 8) -> list[float]:
+    """Round times from 0 on, at most so many of them."""
+    step = next(size * 10**power for power in range(6) for size in (1, 2, 5) if end_ms / (size * 10**power) < most)
+    return [float(step * index) for index in range(int(end_ms / step) + 1)]
+
+
 def _box(left: float, right: float, top: float, bottom: float) -> str:
     return f"M{left:.7g} {top:.3g}H{right:.7g}V{bottom:.3g}H{left:.7g}z"

@@ -27,7 +27,10 @@ NO_AGING_S = 1e6
 
 def _number(default: float, low: float, high: float, label: str, unit: str = "", says: str = "", whole: bool = True) -> Any:
     kind = "whole" if whole else "number"
-    return field(default=default, metadata={"kind": kind, "label": label, "unit": unit, "low": low, "high": high, "says": says})
+    return field(
+        default=default if whole else float(default),
+        metadata={"kind": kind, "label": label, "unit": unit, "low": low, "high": high, "says": says},
+    )
 
 
 def _choice(options: Sequence[str], label: str, says: str = "") -> Any:
