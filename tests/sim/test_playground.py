@@ -221,6 +221,6 @@ def test_figures_are_written_for_people() -> None:
     assert [show(0.5, "%"), show(3.0, "1"), show(2.26, "1")] == ["50 %", "3", "2.3"]
     rows = {row["key"]: row for row in play(PREPARED["long-prefill-stalls-decode"].spec)["figures"]}
     assert list(rows) == [figure.key for figure in FIGURES]
-    assert rows["itl_max"]["change"].startswith("1/1") and rows["itl_max"]["better"] == 1
+    assert rows["itl_max"]["change"].startswith("÷ 1") and rows["itl_max"]["better"] == 1
     assert rows["ttft_mean"]["change"].startswith("+") and rows["ttft_mean"]["better"] == 0
     assert rows["preemptions"] == rows["preemptions"] | {"values": ["0", "0"], "change": "same", "better": None}

@@ -69,7 +69,7 @@ def show(number: float | None, unit: str) -> str:
 
 
 def _change(a: float, b: float, unit: str) -> str:
-    """How B differs: times where it is much, per cent where it is little, the plain difference from zero."""
+    """What makes B of A: a factor where it is much, per cent where it is little, the plain difference from zero."""
     if show(a, unit) == show(b, unit):
         return "same"
     if unit == "%":
@@ -77,5 +77,5 @@ def _change(a: float, b: float, unit: str) -> str:
     if not a or not b:
         return f"{b - a:+,.0f}".replace("-", "−")
     if b >= 2 * a or a >= 2 * b:
-        return f"{b / a:.1f} ×" if b > a else f"1/{a / b:.1f}"
+        return f"× {b / a:.1f}" if b > a else f"÷ {a / b:.1f}"
     return f"{100 * (b / a - 1):+.0f} %".replace("-", "−")

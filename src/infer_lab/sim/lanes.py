@@ -47,9 +47,9 @@ def load(steps: Sequence[Mapping[str, Any]], budget: int, usable_blocks: int) ->
 
 
 def ticks(end_ms: float, most: int = 8) -> list[float]:
-    """Round times from 0 on, at most so many of them."""
+    """Round times from 0 on, at most so many of them; none so near the end that its label would not fit."""
     step = next(size * 10**power for power in range(6) for size in (1, 2, 5) if end_ms / (size * 10**power) < most)
-    return [float(step * index) for index in range(int(end_ms / step) + 1)]
+    return [float(step * index) for index in range(int(0.95 * end_ms / step) + 1)]
 
 
 def _box(left: float, right: float, top: float, bottom: float) -> str:

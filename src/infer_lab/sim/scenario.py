@@ -73,7 +73,9 @@ class Engine:
     fork_answers: bool = _switch(True, "Fork answers", "answers to one prompt share its KV; else each is a request like any other")
     batching: str = _choice(("continuous", "static"), "Batching", "static: the next batch enters when all of the last have finished")
     policy: str = _choice(("fcfs", "priority"), "Order", "who is next in the queue")
-    priority_aging_s: float = _number(NO_AGING_S, 1e-3, NO_AGING_S, "Aging", "s", "waiting so long is worth one level", whole=False)
+    priority_aging_s: float = _number(
+        NO_AGING_S, 1e-3, NO_AGING_S, "Aging", "s", "waiting so long is worth one level; 1000000: no aging", whole=False
+    )
     admission: str = _choice(("prompt", "chunk", "request"), "Admit when", "what must fit into free blocks before a request enters")
     watermark: float = _number(0.0, 0, 0.9, "Watermark", "of pool", "share of the pool that admission leaves free", whole=False)
     preemption: str = _choice(("recompute", "swap"), "Preempt by", "throw KV away, or move it to the host")

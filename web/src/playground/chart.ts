@@ -52,7 +52,7 @@ export function chart(view: View, side: Side, index: number, hands: Hands): Char
   const axis = h(
     "div",
     { class: "pg-axis", "aria-hidden": "true" },
-    ...view.ticks.map((tick, i) => h("span", { style: `left:${((100 * tick) / view.end).toFixed(3)}%` }, `${tick}${i === view.ticks.length - 1 ? " ms" : ""}`)),
+    ...view.ticks.map((tick, i) => h("span", { style: `left:${((100 * tick) / view.end).toFixed(3)}%` }, `${tick}${i === 0 ? " ms" : ""}`)),
   );
   const plot = h(
     "div",

@@ -114,8 +114,11 @@ function start(root: HTMLElement, known: { scenarios: Prepared[]; form: Form }):
     find("pg-see").textContent = scenario.see;
     find("pg-see").hidden = edited;
     for (const link of root.querySelectorAll<HTMLElement>(".pg-pick a")) {
-      if (link.dataset.scenario === scenario.id) link.setAttribute("aria-current", "true");
-      else link.removeAttribute("aria-current");
+      const list = link.closest("ol");
+      if (link.dataset.scenario === scenario.id) {
+        link.setAttribute("aria-current", "true");
+        if (list) list.scrollLeft = Math.max(0, link.offsetLeft - list.offsetLeft - 16);
+      } else link.removeAttribute("aria-current");
     }
   }
 
