@@ -164,12 +164,11 @@ function start(root: HTMLElement, known: { scenarios: Prepared[]; form: Form }):
     const mine = (turn += 1);
     const scenario = known.scenarios.find((each) => each.id === place.id) as Prepared;
     const wanted = form.get();
+    place.changes = changes(base.scenario, wanted, known.form);
     wanted.sides.forEach((side, index) => {
       const old = base?.sides[index];
-      const same = !old || Object.entries(old.engine).every(([key, value]) => side.engine[key] === value);
-      if (!same && side.label === old.label) side.label += " (changed)";
+      if (old && side.label === old.label && Object.entries(old.engine).some(([key, value]) => side.engine[key] !== value)) side.label += " (changed)";
     });
-    place.changes = changes(base.scenario, wanted, known.form);
     const at = place.at ?? scenario.at_ms;
     history.replaceState(null, "", write(place));
     form.busy(true);
