@@ -28,6 +28,7 @@ PACKED = (
     "infer_course/axes.py",
     "infer_course/browser.py",
     "infer_course/calculators",
+    "infer_course/errors.py",
     "infer_course/figure.py",
     "infer_course/plot.py",
     "infer_course/playground",
