@@ -28,6 +28,7 @@ from infer_course.sphinx_ext import (
     lesson_page,
     measured,
     names,
+    offline,
     pages,
     playground,
     roles,
@@ -38,7 +39,7 @@ from infer_course.sphinx_ext import (
 
 PLACES = (
     *("request-path", "part-contents", "doors", "course-map", "stage-list", "lab-index", "record-index", "course-status"),
-    *("card-index", "card-browser", "card-print", "set-list"),
+    *("card-index", "card-browser", "card-print", "set-list", "drill"),
 )
 
 
@@ -98,6 +99,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("build-finished", gone.remove_gone)
     app.connect("build-finished", card_files.write)
     app.connect("build-finished", playground.write)
+    app.connect("build-finished", offline.write, priority=900)
     app.add_css_file("gen/site.css", priority=900)
     app.add_js_file("gen/site.mjs", type="module")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

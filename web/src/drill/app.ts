@@ -1,0 +1,208 @@
+/** The drill as a whole: what was chosen, the session in hand, and which screen is shown. Screens are functions that return their element and keys. */
+
+import { all, announce, h, isControl, isTyping, one } from "../dom";
+import { markLanguage } from "../lang";
+import { formulas } from "../formulas";
+import { load, save, forget } from "../store";
+import type { Card, Catalogue } from "./cards";
+import { type Choice, filterOf, fromAddress, inWords, toAddress } from "./choice";
+import { endScreen } from "./end_screen";
+import { type Memory, replay } from "./memory";
+import { progressScreen } from "./progress_screen";
+import { ALL, build, type Filter, type Queue } from "./queue";
+import { begin, type Session, without } from "./session";
+import { sessionScreen } from "./session_screen";
+import { settingsScreen } from "./settings_screen";
+import { startScreen } from "./start_screen";
+import type { Vault } from "./vault";
+
+export interface Key {
+  key: string;
+  shown: string;
+  does: string;
+  /** true if the key was used */
+  run: () => boolean;
+}
+
+export interface Screen {
+  element: HTMLElement;
+  keys?: Key[];
+  /** what gets the focus when the screen comes */
+  focus?: HTMLElement | null;
+  /** called when the progress changes, here or in another tab; without it the screen is drawn anew */
+  changed?: () => void;
+  leave?: () => void;
+}
+
+const SESSION = "drill-session";
+const LASTS_MS = 12 * 3_600_000;
+
+export class App {
+  choice: Choice;
+  session: Session | null;
+  /** a session that another tab left, or that was left when the browser closed */
+  leftOver: Session | null = null;
+  /** what an import or an export has to say, until the next screen */
+  notice = "";
+  private screen: Screen | null = null;
+  private replayed: { reviews: unknown; memories: Map<string, Memory> } | null = null;
+
+  constructor(
+    readonly root: HTMLElement,
+    readonly catalogue: Catalogue,
+    readonly vault: Vault,
+  ) {
+    this.choice = fromAddress(location.search);
+    this.session = this.fresh(ofTab());
+    if (!this.session) this.leftOver = this.fresh(load<Session | null>(SESSION, null));
+    vault.onChange(() => (this.screen?.changed ? this.screen.changed() : this.draw()));
+    addEventListener("hashchange", () => this.draw(true));
+    addEventListener("pagehide", () => this.keep());
+    document.addEventListener("keydown", (event) => this.press(event));
+    if (this.choice.card && !this.session) this.start();
+    else this.draw();
+  }
+
+  now(): number {
+    return Date.now();
+  }
+
+  /** The beginning of the reader's day. */
+  dayStart(): number {
+    return new Date(this.now()).setHours(0, 0, 0, 0);
+  }
+
+  memories(): Map<string, Memory> {
+    const { reviews } = this.vault.progress;
+    if (this.replayed?.reviews !== reviews) this.replayed = { reviews, memories: replay(reviews) };
+    return this.replayed.memories;
+  }
+
+  card(id: string): Card {
+    const found = this.catalogue.byId.get(id);
+    if (!found) throw new Error(`no card is called ${id}`);
+    return found;
+  }
+
+  filter(): Filter {
+    return filterOf(this.choice, this.catalogue) ?? ALL;
+  }
+
+  /** What is due and new under the choice, as far as the day's minutes go. */
+  queue(): Queue {
+    const { minutes_per_day: minutes } = this.vault.progress.settings;
+    return build(this.catalogue.cards, this.memories(), this.dayStart(), this.filter(), { mode: this.choice.mode, minutes });
+  }
+
+  choose(change: Partial<Choice>): void {
+    this.choice = { ...this.choice, ...change };
+    toAddress(this.choice);
+  }
+
+  /** Begins a session: what the queue holds, or the cards given. */
+  start(cards?: readonly string[]): void {
+    const queue = this.queue();
+    const asked = cards ?? (this.choice.card ? [this.choice.card] : [...queue.due, ...queue.new]);
+    if (asked.length === 0) return;
+    this.leftOver = null;
+    this.session = begin(asked, this.choice.mode, inWords(this.choice, this.catalogue), this.now());
+    this.keep();
+    this.go("");
+  }
+
+  resume(session: Session): void {
+    this.leftOver = null;
+    this.session = session;
+    this.keep();
+    this.go("");
+  }
+
+  /** Ends the session; what was graded stays. */
+  end(): void {
+    this.session = null;
+    forget(SESSION);
+    try {
+      sessionStorage.removeItem(SESSION);
+    } catch {
+      /* nothing was kept */
+    }
+    if (this.choice.card) this.choice = { ...this.choice, card: null };
+    toAddress(this.choice);
+    this.go("");
+  }
+
+  /** Keeps the session as it is; called after every action. */
+  keep(): void {
+    if (!this.session) return;
+    save(SESSION, this.session);
+    try {
+      sessionStorage.setItem(SESSION, JSON.stringify(this.session));
+    } catch {
+      /* a reload begins anew */
+    }
+  }
+
+  go(screen: "" | "progress" | "settings"): void {
+    const hash = screen ? `#${screen}` : "";
+    if (location.hash !== hash) history.pushState(null, "", `${location.pathname}${location.search}${hash}`);
+    this.draw(true);
+  }
+
+  /** Numbers explain themselves, formulas are set, the language switch shows what is chosen. */
+  readonly alive = (element: HTMLElement): void => {
+    element.dispatchEvent(new Event("il:added", { bubbles: true }));
+    markLanguage();
+    void formulas(element);
+  };
+
+  draw(focus = false): void {
+    this.screen?.leave?.();
+    const name = location.hash.slice(1);
+    if (this.session) this.session = this.fresh(this.session);
+    const session = this.session;
+    const screen =
+      name === "progress" ? progressScreen(this) : name === "settings" ? settingsScreen(this) : session === null ? startScreen(this) : session.step ? sessionScreen(this, session, session.step) : endScreen(this, session);
+    this.screen = screen;
+    document.body.classList.toggle("dr-busy", session?.step !== null && session !== null && name === "");
+    this.root.replaceChildren(screen.element);
+    this.alive(this.root);
+    this.listKeys(screen.keys ?? []);
+    if (focus) {
+      scrollTo({ top: 0, behavior: "instant" });
+      screen.focus?.focus({ preventScroll: true });
+    }
+  }
+
+  say(text: string): void {
+    this.notice = text;
+    announce(text);
+  }
+
+  private fresh(session: Session | null): Session | null {
+    if (!session || !Array.isArray(session.todo) || !Array.isArray(session.done) || this.now() - session.started > LASTS_MS) return null;
+    return without(session, (card) => !this.catalogue.byId.has(card));
+  }
+
+  private press(event: KeyboardEvent): void {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTyping(event.target)) return;
+    if ((event.key === " " || event.key === "Enter") && isControl(event.target)) return;
+    if (one<HTMLDialogElement>("dialog[open]")) return;
+    const known = this.screen?.keys?.find((key) => key.key === event.key);
+    if (known?.run()) event.preventDefault();
+  }
+
+  /** The keys of this screen stand first in the help of the site. */
+  private listKeys(keys: readonly Key[]): void {
+    for (const row of all("#il-help .dr-key")) row.remove();
+    const rows = keys.map(({ shown, does }) => h("div", { class: "dr-key" }, h("dt", {}, h("kbd", {}, shown)), h("dd", {}, does)));
+    one("#il-help dl")?.prepend(...rows);
+  }
+}
+
+function ofTab(): Session | null {
+  try {
+    return JSON.parse(sessionStorage.getItem(SESSION) ?? "null") as Session | null;
+  } catch {
+    return null;
+  }
+}
