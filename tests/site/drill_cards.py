@@ -7,7 +7,6 @@ from typing import Any
 
 from playwright.sync_api import Page, Route
 
-IDS = [f"question-{number:02d}" for number in range(1, 13)]
 RUBRIC = [("names-it", "junior"), ("says-why", "junior"), ("gives-number", "mid"), ("knows-limits", "senior"), ("mixes-up", "red_flag")]
 
 
@@ -33,7 +32,9 @@ def card(number: int) -> dict[str, Any]:
         "follow_ups": 3,
         "lessons": [{"id": "kv-cache", "title": {"en": "The KV cache", "zh": ""}, "url": "book/part0/kv-cache.html"}],
         "labs": [],
-        "measurements": [{"id": "h200/kv-cache-by-hand", "title": "By hand", "url": "book/measured.html", "device": "NVIDIA H200", "date": "2026-11-29"}],
+        "measurements": [
+            {"id": "h200/kv-cache-by-hand", "title": "By hand", "url": "book/measured.html", "device": "NVIDIA H200", "date": "2026-11-29"}
+        ],
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A sitting of the drill in a real browser: by keyboard alone, after a reload, with forgotten questions, numbers first, chosen by address."""
+"""A sitting of the drill in a real browser: by key alone, after a reload, forgotten questions, numbers first, chosen by address."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.site import drill_cards
-from tests.site.drill_cards import IDS
 
 PAGE = "book/drill.html"
 
@@ -200,7 +199,15 @@ def test_each_grade_says_when_the_question_comes_again(drill):
 
 @pytest.mark.parametrize(
     ("query", "new"),
-    [("?set=evening", 3), ("?part=1", 4), ("?kind=calculation", 3), ("?level=junior&part=0", 1), ("?tag=even", 6), ("", 10), ("?part=8", 0)],
+    [
+        ("?set=evening", 3),
+        ("?part=1", 4),
+        ("?kind=calculation", 3),
+        ("?level=junior&part=0", 1),
+        ("?tag=even", 6),
+        ("", 10),
+        ("?part=8", 0),
+    ],
 )
 def test_the_address_chooses_the_questions(drill, query, new):
     page = drill(query)

@@ -21,6 +21,9 @@ const onCard = (): boolean => document.body.dataset.kind === "card";
 /** Not where it would leave something unfinished. */
 const drawsAtRandom = (): boolean => onCard() || document.body.dataset.kind === "home" || one("form.il-browse, .il-set") !== null;
 
+/** The drill has its own next and previous. */
+const notInDrill = (): boolean => one("#il-drill") === null;
+
 function follow(selector: string): boolean {
   const link = one<HTMLAnchorElement>(selector);
   if (!link) return false;
@@ -56,8 +59,8 @@ export const KEYS: readonly Key[] = [
   { key: "e", shown: "e", does: "your number first", when: () => one("form.il-estimate") !== null, run: toEstimate },
   { key: "f", shown: "f", does: "the next follow-up", when: onCard, run: nextFollowUp },
   { key: "l", shown: "l", does: "English or 中文", when: () => one(".il-lang") !== null, run: otherLanguage },
-  { key: "j", shown: "j", does: "next", run: () => follow("a[rel=next][data-nav]") },
-  { key: "k", shown: "k", does: "previous", run: () => follow("a[rel=prev][data-nav]") },
+  { key: "j", shown: "j", does: "next", when: notInDrill, run: () => follow("a[rel=next][data-nav]") },
+  { key: "k", shown: "k", does: "previous", when: notInDrill, run: () => follow("a[rel=prev][data-nav]") },
   { key: "r", shown: "r", does: "a random question", when: drawsAtRandom, run: () => follow("a.il-random") },
   { key: "?", shown: "?", does: "this list", run: toggleHelp },
 ];

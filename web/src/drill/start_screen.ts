@@ -104,7 +104,7 @@ function howItWorks(): HTMLElement {
     { class: "dr-how" },
     h("li", {}, h("b", {}, "Answer first."), " Say it aloud, or put your number down, before you reveal ours."),
     h("li", {}, h("b", {}, "Grade yourself"), " against the rubric: forgot, hard, good, easy. What you forgot comes back before the end."),
-    h("li", {}, h("b", {}, "Come back."), " Each question returns just before you would forget it, up to your interview. Nothing leaves this browser."),
+    h("li", {}, h("b", {}, "Come back."), " What you know returns later each time, what you do not, soon. Nothing leaves this browser."),
   );
 }
 
