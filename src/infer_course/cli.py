@@ -16,6 +16,7 @@ from rich.table import Table
 from infer_course import check as checking
 from infer_course import stats as counting
 from infer_course import terminal
+from infer_course.authoring import create, fixes
 from infer_course.drill.commands import drill
 from infer_course.drill.progress_commands import progress_app
 from infer_course.graph import Graph, load
@@ -52,10 +53,18 @@ def check(
     as_json: JsonOption = False,
     strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
     code: Annotated[bool, typer.Option("--code/--no-code", help="Run the code blocks of cards.")] = True,
+    fix: Annotated[bool, typer.Option("--fix", help="First mend what needs no judgement: unit spelling, order of sections, …")] = False,
 ) -> None:
     """Check every rule over all lessons, cards, labs and records. Exits with 2 when there are errors."""
     graph = _graph(root)
-    problems = checking.check(graph, datetime.datetime.now(datetime.UTC).date(), run_code=code)
+    today = datetime.datetime.now(datetime.UTC).date()
+    problems = checking.check(graph, today, run_code=code and not fix)
+    if fix:
+        mended = fixes.fix(graph, problems)
+        for problem in mended:
+            print(f"mended {problem.file}:{problem.line} ({problem.rule})", file=sys.stderr)
+        graph = load(graph.root)
+        problems = checking.check(graph, today, run_code=code)
     errors = sum(problem.severity == "error" for problem in problems)
     warnings = len(problems) - errors
     if as_json:
@@ -122,6 +131,32 @@ def show(
         return typer.getchar().lower() not in ("q", "\x03", "\x04", "\x1b")
 
     terminal.show(console, graph, graph.node(node_id), pause)
+
+
+@app.command()
+def new(
+    kind: Annotated[str, typer.Argument(help="card, lesson or lab")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="Its id; one of the content map brings part, title and lesson.")],
+    root: RootOption = None,
+    part: Annotated[int | None, typer.Option("--part", help="0 to 8, for an id that is not in the content map, and for labs.")] = None,
+    title: Annotated[str, typer.Option("--title", help="Title, likewise.")] = "",
+    lesson: Annotated[list[str] | None, typer.Option("--lesson", help="Lesson of a card or lab; may be given several times.")] = None,
+) -> None:
+    """Begin a card, lesson or lab: writes the file with every section, lists it, and says what is left to do."""
+    if kind not in ("card", "lesson", "lab"):
+        raise UserError(f"there are cards, lessons and labs to begin; not {kind!r}")
+    checkout = root.resolve() if root else find_root(Path.cwd().resolve())
+    for path in create.create(checkout, kind, name, part=part, title=title, lessons=tuple(lesson or ())):
+        print(f"wrote {path.relative_to(checkout)}")
+    print("Write what says TODO; `infer-course check` names what is left, and `infer-course preview` shows the page while you write.")
+
+
+@app.command()
+def preview(root: RootOption = None, port: Annotated[int, typer.Option("--port", help="The first port to try.")] = 8000) -> None:
+    """Serve the site and build it again whenever a file changes; the browser follows."""
+    from infer_course.authoring import live
+
+    live.serve(root.resolve() if root else find_root(Path.cwd().resolve()), port)
 
 
 @app.command()

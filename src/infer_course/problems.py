@@ -15,7 +15,7 @@ Rule = Literal[
     "unreadable", "front-matter", "id-is-file-name", "part-is-folder", "duplicate-id", "unknown-id", "provenance", "record", "schema-file",
     "missing-section", "section-order", "unknown-section", "empty-section", "page-title", "word-limit", "chinese", "follow-ups", "mistakes",
     "rubric", "calc", "measured", "typed-number", "unit-spelling", "table-bar", "orphan", "one-way", "cycle", "repeated", "broken-link",
-    "stale-record", "dirty-record", "old-source", "code", "included-code",
+    "stale-record", "dirty-record", "old-source", "code", "included-code", "unfinished",
 ]  # fmt: skip
 
 

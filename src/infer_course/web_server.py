@@ -45,7 +45,12 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         super().end_headers()
 
     def send_head(self) -> Any:
-        """Before a file is looked for, whoever makes files on demand may make it."""
+        """Before a file is looked for, whoever answers in its place may do so, and whoever makes files on demand may make it."""
+        instead = getattr(self.server, "answer", None)
+        found = instead(unquote(urlsplit(self.path).path)) if instead is not None else None
+        if found is not None:
+            self._answer(200, found[1], found[0])
+            return None
         make = getattr(self.server, "make_missing", None)
         if make is not None:
             try:
@@ -77,6 +82,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 class Server(http.server.ThreadingHTTPServer):
     """One thread a request; a reader who leaves in the middle of an answer is no error."""
 
+    answer: Callable[[str], tuple[str, bytes] | None] | None = None
     make_missing: Callable[[str], None] | None = None
     daemon_threads = True
     allow_reuse_address = True

@@ -224,6 +224,8 @@ CASES = [
          "h100", "measurements/h100"),
     Case("record older than its source", lambda t: t.write("src/infer_lab/thing.py", "x = 2\n"), RECORD, 1, "stale-record", "thing.py", "measure again",
          severity="warning"),
+    Case("unfinished text", edit(LESSON, "Say it aloud.", "Aloud.\n\nTODO: the rest."), LESSON, "TODO: the rest", "unfinished", "TODO: the rest", "write it"),
+    Case("unfinished front matter", edit(CARD, "text: States the formula.", "text: TODO"), CARD, "text: TODO", "unfinished", "rubric.0.text", "write it"),
     Case("included file is gone", edit(LESSON, "Say it aloud.", "Aloud.\n\n```{lab-code} infer_lab.gone:x\n```"), LESSON, "infer_lab.gone", "included-code", "no file src/infer_lab/gone.py", "module:Class"),
     Case("included symbol is gone", edit(LESSON, "Say it aloud.", "Aloud.\n\n```{lab-code} infer_lab.thing:y\n```"), LESSON, "infer_lab.thing", "included-code", "nothing called `y`", "module:Class"),
     Case("record of a dirty tree", measured(git={"commit": "abc", "dirty": True}), RECORD, 1, "dirty-record", "uncommitted", "commit", severity="warning"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from infer_course.graph import Graph
 from infer_course.markdown import count_words, scan, words_only
@@ -33,11 +34,14 @@ def check_structure(graph: Graph) -> Iterator[Problem]:
         yield from _mistakes(card)
         yield from _rubric(card)
         yield from _no_page_title(card)
+        yield from _unfinished(card)
     for lesson in graph.lessons.values():
         yield from _lesson(lesson)
         yield from _no_page_title(lesson)
+        yield from _unfinished(lesson)
     for lab in graph.labs.values():
         yield from _lab(lab)
+        yield from _unfinished(lab)
 
 
 def _error(node: Card | Lesson | Lab, line: int, message: str, fix: str, rule: Rule) -> Problem:
@@ -203,3 +207,20 @@ def _no_page_title(node: Card | Lesson) -> Iterator[Problem]:
             if heading.level == 1:
                 fix = "delete the line; sections begin with `##`"
                 yield _error(node, text.line(heading.line), "the page's title comes from `title.en`, so no `#` heading.", fix, "page-title")
+
+
+def _unfinished(node: Card | Lesson | Lab) -> Iterator[Problem]:
+    """What `infer-course new` leaves to be written is marked TODO."""
+    for path, line in node.document.meta_lines.items():
+        if isinstance(value := _entry(node.document.meta, path), str) and "TODO" in value:
+            yield _error(node, line, f"`{path}` is still to be written.", "write it", "unfinished")
+    for text in node.document.texts:
+        for index, content in enumerate(text.body.split("\n")):
+            if "TODO" in content:
+                yield _error(node, text.line(index), f"unfinished: “{content.strip()[:60]}”.", "write it", "unfinished")
+
+
+def _entry(meta: Any, path: str) -> Any:
+    for key in path.split("."):
+        meta = meta[int(key)] if isinstance(meta, (list, tuple)) else meta.get(key)
+    return meta
