@@ -26,6 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "home" / "progress.json"
     monkeypatch.setenv("INFER_COURSE_PROGRESS", str(path))
     monkeypatch.delenv("INFER_LAB_MEASUREMENTS", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
     for module in (commands, progress_commands):
         monkeypatch.setattr(module, "now_ms", lambda: NOON)
     return path
@@ -91,6 +92,18 @@ def test_when_nothing_is_due_it_says_when_something_is(tree: Tree, home: Path) -
     said = run("drill", "--root", str(tree.root))
     assert "Nothing is due. The next comes back on Wednesday, 09 December." in said
     assert "No question that is written matches" in run("drill", "--part", "5", "--root", str(tree.root))
+
+
+def test_when_todays_new_questions_are_done_it_says_how_to_get_more(tree: Tree, home: Path) -> None:
+    reviewed(home, days_ago=0)
+    done = run("drill", "--new", "1", "--root", str(tree.root))
+    assert "1 are new: `--new 2` asks some of them today." in done
+
+
+def test_a_set_says_how_much_of_it_is_not_written(tree: Tree, home: Path) -> None:
+    tree.write("questions/sets/evening.yaml", "id: evening\ntitle: {en: E, zh: 晚}\ncards: [kv-cache-principle, kv-cache-quantization]\n")
+    reviewed(home, days_ago=0)
+    assert "1 of the 2 questions of this set are not written yet." in run("drill", "--set", "evening", "--root", str(tree.root))
 
 
 def test_a_mistake_exits_with_2_and_one_line(tree: Tree, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -57,46 +57,96 @@ def drill(
     """
     if mode not in ("recall", "explain"):
         raise DrillError(f"there is no mode `{mode}`: it is recall or explain")
-    graph = graph_of(root)
+    how: Mode = "explain" if mode == "explain" else "recall"
+    graph, kept = graph_of(root), ProgressFile(file)
     cards = cards_of(graph)
-    chosen = as_filter(graph, cards, part, kind, level, tag, chosen_set)
-    kept = ProgressFile(file)
-    progress, now = kept.load(), now_ms()
-    limit = new if new is not None else _new_today(cards, progress, now, chosen)
-    built = _build(cards, progress, now, chosen, "explain" if mode == "explain" else "recall", limit, minutes)
+    today = _Today(cards, kept.load(), as_filter(graph, cards, part, kind, level, tag, chosen_set), now_ms())
+    built = today.queue(how, new, minutes)
     if as_json:
-        print(json.dumps(_as_json(graph, progress, built, mode, now), ensure_ascii=False, indent=2))
+        print(json.dumps(today.as_json(graph, built, how), ensure_ascii=False, indent=2))
         return
     console = Console(highlight=False)
     if built.cards and not interactive():
-        raise DrillError(
-            "the drill asks in a terminal, and this is none. `--json` prints the questions; the site has the same drill as a page"
-        )
+        raise DrillError("the drill asks in a terminal, and this is none. `--json` prints the questions; the site has a drill page")
     if measurements:
         _take_in_records(console, graph, kept)
+    if chosen_set and (planned := [card_id for card_id in graph.sets[chosen_set].cards if card_id in graph.planned]):
+        console.print(f"[dim]{len(planned)} of the {len(graph.sets[chosen_set].cards)} questions of this set are not written yet.[/dim]")
     if not built.cards:
-        console.print(_nothing(cards, progress, chosen, built, now))
+        console.print(today.nothing(built))
         return
-    _say_what_comes(console, progress, built, mode, now)
+    console.print(today.says(built, how))
     with TerminalKeys() as keys:
-        sitting = Sitting(graph, cards, built.cards, "explain" if mode == "explain" else "recall", kept, keys, console)
+        sitting = Sitting(graph, cards, built.cards, how, kept, keys, console)
         sitting.run()
     forecast = statistics(cards, sitting.progress.reviews, start_of_day(now_ms()))["forecast"]
     screen.summary(console, sitting.grades, sitting.seconds, forecast, str(kept.path))
 
 
-def _build(cards: tuple[DrillCard, ...], progress: Progress, now: int, chosen: Filter, mode: Mode, new: int, minutes: int | None) -> Queue:
-    return queue.build(cards, memory.replay(progress.reviews), start_of_day(now), chosen=chosen, mode=mode, new=new, minutes=minutes)
+class _Today:
+    """What the log says about the chosen cards at this moment."""
 
+    def __init__(self, cards: tuple[DrillCard, ...], progress: Progress, chosen: Filter, now: int) -> None:
+        self.cards, self.progress, self.chosen, self.now = cards, progress, chosen, now
+        self.start = start_of_day(now)
+        self.memories = memory.replay(progress.reviews)
 
-def _new_today(cards: tuple[DrillCard, ...], progress: Progress, now: int, chosen: Filter) -> int:
-    """What the plan gives today when an interview is coming; nothing new on its day."""
-    day = progress.interview_date
-    if day is None or days_until(day, now) < 0:
-        return queue.NEW_A_DAY
-    memories = memory.replay(progress.reviews)
-    made = plan.make(cards, memories, start_of_day(now), days_until(day, now), progress.minutes_per_day, chosen)
-    return len(made.days[0].new) if made.days else 0
+    def queue(self, mode: Mode, new: int | None, minutes: int | None) -> Queue:
+        limit = self.planned() if new is None else new
+        return queue.build(self.cards, self.memories, self.start, chosen=self.chosen, mode=mode, new=limit, minutes=minutes)
+
+    def planned(self) -> int:
+        """New questions today: what the plan gives when an interview is coming, nothing on its day."""
+        left = self.days_left()
+        if left is None or left < 0:
+            return queue.NEW_A_DAY
+        made = plan.make(self.cards, self.memories, self.start, left, self.progress.minutes_per_day, self.chosen)
+        return len(made.days[0].new) if made.days else 0
+
+    def days_left(self) -> int | None:
+        day = self.progress.interview_date
+        return None if day is None else days_until(day, self.now)
+
+    def says(self, built: Queue, mode: Mode) -> str:
+        held_back = built.all_due - len(built.due)
+        later = f" (and {held_back} more that do not fit)" if held_back else ""
+        time = f"about {max(1, built.seconds // 60)} min to {mode}"
+        return f"[bold]{len(built.due)} due{later}, {len(built.new)} new[/bold], {time}.{self._interview()}"
+
+    def nothing(self, built: Queue) -> str:
+        inside = [card for card in self.cards if self.chosen.matches(card)]
+        if not inside:
+            return "No question that is written matches; `infer-course stats` counts what there is."
+        due = [self.memories[card.id].due for card in inside if card.id in self.memories]
+        comes = f" The next comes back on {day_of(min(due)):%A, %d %B}." if due else ""
+        begun = sum(memory.first >= self.start for memory in self.memories.values())
+        more = f" {built.all_new} are new: `--new {begun + min(built.all_new, 10)}` asks some of them today." if built.all_new else ""
+        return f"Nothing is due.{comes}{more}{self._interview()}"
+
+    def as_json(self, graph: Graph, built: Queue, mode: Mode) -> dict[str, Any]:
+        def row(card_id: str) -> dict[str, Any]:
+            card = graph.cards[card_id]
+            due = self.memories[card_id].due if card_id in self.memories else None
+            return {"id": card.id, "title": card.title.en, "part": card.part, "kind": card.kind, "level": card.level, "due": due}
+
+        return {
+            "day": day_of(self.now).date().isoformat(),
+            "mode": mode,
+            "interview_date": self.progress.settings.get("interview_date"),
+            "due": [row(card_id) for card_id in built.due],
+            "new": [row(card_id) for card_id in built.new],
+            "all_due": built.all_due,
+            "all_new": built.all_new,
+            "seconds": built.seconds,
+        }
+
+    def _interview(self) -> str:
+        left = self.days_left()
+        if left is None:
+            return ""
+        if left <= 0:
+            return " Your interview is today." if left == 0 else " The day of your interview has passed."
+        return f" {left} day{'s' if left > 1 else ''} until your interview."
 
 
 def _take_in_records(console: Console, graph: Graph, kept: ProgressFile) -> None:
@@ -106,51 +156,3 @@ def _take_in_records(console: Console, graph: Graph, kept: ProgressFile) -> None
         kept.update(lambda progress: progress.with_measurements(found))
         names = ", ".join(f"{record['id']} of {record['date'][:10]}" for record in found)
         console.print(f"Your own lab records are in your progress now: {names}.")
-
-
-def _say_what_comes(console: Console, progress: Progress, built: Queue, mode: str, now: int) -> None:
-    held_back = built.all_due - len(built.due)
-    later = f" (and {held_back} more that do not fit)" if held_back else ""
-    days = f" {_days_left(progress, now)}" if progress.interview_date else ""
-    console.print(
-        f"[bold]{len(built.due)} due{later}, {len(built.new)} new[/bold], about {max(1, built.seconds // 60)} min to {mode}.{days}"
-    )
-
-
-def _days_left(progress: Progress, now: int) -> str:
-    assert progress.interview_date is not None
-    left = days_until(progress.interview_date, now)
-    if left < 0:
-        return "Your interview's day has passed."
-    return "Your interview is today." if left == 0 else f"{left} day{'s' if left > 1 else ''} until your interview."
-
-
-def _nothing(cards: tuple[DrillCard, ...], progress: Progress, chosen: Filter, built: Queue, now: int) -> str:
-    inside = [card for card in cards if chosen.matches(card)]
-    if not inside:
-        return "No question that is written matches; `infer-course stats` counts what there is."
-    memories = memory.replay(progress.reviews)
-    due = [memories[card.id].due for card in inside if card.id in memories]
-    comes = f" The next comes back on {day_of(min(due)):%A, %d %B}." if due else ""
-    more = f" {built.all_new} are new: `--new {min(built.all_new, 10)}` asks some of them today." if built.all_new else ""
-    return f"Nothing is due.{comes}{more}"
-
-
-def _as_json(graph: Graph, progress: Progress, built: Queue, mode: str, now: int) -> dict[str, Any]:
-    memories = memory.replay(progress.reviews)
-
-    def row(card_id: str) -> dict[str, Any]:
-        card = graph.cards[card_id]
-        due = memories[card_id].due if card_id in memories else None
-        return {"id": card.id, "title": card.title.en, "part": card.part, "kind": card.kind, "level": card.level, "due": due}
-
-    return {
-        "day": day_of(now).date().isoformat(),
-        "mode": mode,
-        "interview_date": progress.settings.get("interview_date"),
-        "due": [row(card_id) for card_id in built.due],
-        "new": [row(card_id) for card_id in built.new],
-        "all_due": built.all_due,
-        "all_new": built.all_new,
-        "seconds": built.seconds,
-    }

@@ -163,6 +163,7 @@ def _show_plan(
     console.print(table)
     if any(not planned.seconds and not planned.late for planned in made.days):
         console.print("[dim]On the days that are not listed there is nothing to do yet.[/dim]")
+    console.print("[dim]Reviews are reckoned as if you always answered well; each day's plan starts from what you really did.[/dim]")
     today = made.days[0].new
     if today:
         console.print("New today:")

@@ -106,6 +106,7 @@ class _Parts:
                 node["refdoc"] = ROOT
             if isinstance(node, nodes.reference) and node.get("refid"):
                 node["refuri"] = f"{page_url(self.card.path)}#{node.attributes.pop('refid')}"
+                node["internal"] = True
             node["ids"] = []
         env: Any = self.app.env
         builder: Any = self.app.builder
