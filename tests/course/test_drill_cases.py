@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infer_course.drill import estimate, memory, plan, queue
+from infer_course.drill.grading import suggestion
 from infer_course.drill.memory import DAY_MS, Memory
 from infer_course.drill.queue import DrillCard, Filter
 from infer_course.drill.statistics import statistics
@@ -41,6 +42,13 @@ def test_shared_steps_after_a_grade() -> None:
     by_id = {card.id: card for card in CARDS}
     for case in WORLD["after_grade"]:
         assert list(queue.after_grade(case["rest"], by_id[case["card"]], case["rating"])) == case["expected"]
+
+
+def test_shared_suggestions() -> None:
+    by_id = {card.id: card for card in CARDS}
+    assert {case["expected"] for case in WORLD["suggestions"]} >= {1, 2, 3, 4}
+    for case in WORLD["suggestions"]:
+        assert suggestion(by_id[case["card"]], case["ticked"]) == case["expected"]
 
 
 @pytest.mark.parametrize("case", WORLD["plan"], ids=lambda case: case["name"])

@@ -97,6 +97,12 @@ def test_a_graded_question_is_on_the_disk_with_its_rubric(tree: Tree, path: Path
     assert kept["at"] >= 1_800_000_000_000 and kept["seconds"] > 0
 
 
+def test_the_ticks_suggest_a_grade_and_enter_takes_it(tree: Tree, path: Path) -> None:
+    played = play(course(tree), path, "space", "enter", "a", "enter", "q", "q")
+    assert "Your ticks say: good" in played.said
+    assert [(review["rating"], review["rubric"]) for review in played.kept] == [(3, ["formula"])]
+
+
 def test_leaving_with_ctrl_c_loses_nothing_and_restores_nothing_half_done(tree: Tree, path: Path) -> None:
     played = play(course(tree), path, "enter", "2", "enter", "a", "^C")
     assert [review["card"] for review in played.kept] == [FIRST]

@@ -6,6 +6,7 @@ import { after, type Memory, replay } from "../../web/src/drill/memory";
 import { make } from "../../web/src/drill/plan";
 import { dumps, loads, merge, ProgressError } from "../../web/src/drill/progress";
 import { afterGrade, build } from "../../web/src/drill/queue";
+import { suggestion } from "../../web/src/drill/rubric";
 import { statistics } from "../../web/src/drill/statistics";
 
 const folder = process.argv[2];
@@ -43,6 +44,9 @@ const known = replay(cases.reviews);
 for (const { name, filter, mode, new: most, minutes, expected } of cases.queue) same(`queue: ${name}`, build(written, known, cases.day_start, filter, { mode, new: most, minutes }), expected);
 for (const { rest, card, rating, expected } of cases.after_grade) {
   same(`after grade ${rating} of ${card}`, afterGrade(rest, written.find(({ id }: any) => id === card), rating), expected);
+}
+for (const { card, ticked, expected } of cases.suggestions) {
+  same(`the grade that the ticks on ${card} speak for`, suggestion(written.find(({ id }: any) => id === card), ticked), expected);
 }
 for (const { name, filter, days, minutes_per_day: minutes, empty_log: fresh, expected } of cases.plan) {
   same(`plan: ${name}`, make(written, fresh ? new Map() : known, cases.day_start, days, minutes, filter), expected);

@@ -28,7 +28,7 @@ GRADES = ((1, "forgot"), (2, "hard"), (3, "good"), (4, "easy"))
 HELP = (
     ("Space, Enter", "show the answer; in the chain, the follow-up's answer"),
     ("1 2 3 4", "grade yourself: forgot (it returns before the end), hard, good, easy"),
-    ("a b c …", "tick what your answer had on the rubric"),
+    ("a b c …", "tick what your answer had on the rubric; Enter then takes the grade that the ticks speak for"),
     ("m", "more: going deeper, worked numbers, code, common mistakes"),
     ("z", "the answer in Chinese, and back"),
     ("j, s", "skip the question to the end of the sitting"),
@@ -80,7 +80,11 @@ def said_of(judged: Judged, answer_text: str, tolerance: float) -> str:
     return "Write a number, such as 12.5 or 4,096."
 
 
-def rubric(graph: Graph, card: Card, ticked: Collection[str], intervals: Sequence[int]) -> RenderableType:
+def suggested(grade: int | None) -> str:
+    return "" if grade is None else f"\n[dim]Your ticks say:[/dim] {dict(GRADES)[grade]} [dim](Enter)[/dim]"
+
+
+def rubric(graph: Graph, card: Card, ticked: Collection[str], intervals: Sequence[int], suggestion: int | None = None) -> RenderableType:
     """The checklist with its keys, and the line of grades with the days that each would give."""
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
@@ -97,7 +101,7 @@ def rubric(graph: Graph, card: Card, ticked: Collection[str], intervals: Sequenc
     grades = "   ".join(
         f"[bold]{grade}[/bold] {name} [dim]({_days(days)})[/dim]" for (grade, name), days in zip(GRADES, intervals, strict=True)
     )
-    return Group(Text(""), table, Text(""), Text.from_markup(f"{grades}   [dim]m more · z 中文 · ? keys[/dim]"))
+    return Group(Text(""), table, Text(""), Text.from_markup(f"{grades}   [dim]m more · z 中文 · ? keys[/dim]{suggested(suggestion)}"))
 
 
 def in_order(card: Card) -> list[RubricItem]:

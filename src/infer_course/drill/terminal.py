@@ -13,6 +13,7 @@ from rich.text import Text
 
 from infer_course.asked import Asked, asked_of
 from infer_course.drill import estimate, memory, queue, screen
+from infer_course.drill.grading import suggestion
 from infer_course.drill.keys import Keys
 from infer_course.drill.progress import Progress, ProgressError
 from infer_course.drill.progress_file import ProgressFile
@@ -161,6 +162,8 @@ class Sitting:
             pressed = self._common(pressed)
             if pressed in ("1", "2", "3", "4"):
                 return int(pressed)
+            if pressed == "enter" and (suggested := suggestion(self.cards[card.id], review.ticked)):
+                return suggested
             if pressed == "z":
                 chinese = not chinese
                 screen.answer(self.console, self.graph, card, chinese)
@@ -173,7 +176,7 @@ class Sitting:
         """Ticks items until another key is pressed. A checklist higher than the screen cannot be redrawn in place: its changes are said."""
 
         def shown() -> RenderableType:
-            return screen.rubric(self.graph, card, review.ticked, days)
+            return screen.rubric(self.graph, card, review.ticked, days, suggestion(self.cards[card.id], review.ticked))
 
         fits = len(self.console.render_lines(shown())) < self.console.size.height
         with Live(shown(), console=self.console, auto_refresh=False, vertical_overflow="visible") as live:
@@ -184,7 +187,8 @@ class Sitting:
                 if fits:
                     live.update(shown(), refresh=True)
                 else:
-                    self.console.print(f"{pressed} {'ticked' if items[pressed] in review.ticked else 'not ticked'}")
+                    says = screen.suggested(suggestion(self.cards[card.id], review.ticked))
+                    self.console.print(f"{pressed} {'ticked' if items[pressed] in review.ticked else 'not ticked'}{says}", highlight=False)
         return pressed
 
     def _chain(self, card: Card, review: Mapping[str, Any]) -> None:
