@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 import infer_lab
-from infer_lab import cli
+from infer_lab import SamplingParams, cli
 from infer_lab.errors import EngineError
 from infer_lab.llm import LLM
 
@@ -43,10 +43,44 @@ def test_json_carries_text_tokens_reason_and_timings(run: Run, tiny_folder: Path
     done = run("generate", "hello", "-m", str(tiny_folder), "--raw", "--max-tokens", "5", "--ignore-eos", "--device", "cpu", "--json")
     assert done.code == 0
     data = json.loads(done.out)
-    (expected,) = tiny.generate("hello", cli.SamplingParams(max_tokens=5, ignore_eos=True))
+    (expected,) = tiny.generate("hello", SamplingParams(max_tokens=5, ignore_eos=True))
     assert data["token_ids"] == list(expected.token_ids) and data["text"] == expected.text
     assert (data["finish_reason"], data["num_tokens"], data["num_prompt_tokens"], data["num_cached_tokens"]) == ("length", 5, 5, 0)
     assert 0 < data["ttft_s"] < data["e2e_s"] and data["tpot_s"] > 0 and data["device"] == "cpu" and data["dtype"] == "float32"
+
+
+def test_json_carries_usage_stop_reason_and_log_probabilities(run: Run, tiny_folder: Path, tiny: LLM) -> None:
+    common = ("-m", str(tiny_folder), "--raw", "-n", "20", "--ignore-eos", "--device", "cpu", "--json")
+    (free,) = tiny.generate("hello", SamplingParams(max_tokens=20, ignore_eos=True))
+    stop = free.text[4:6]
+    data = json.loads(run("generate", "hello", *common, "--stop", stop, "--stop", "never", "--logprobs", "1").out)
+    assert data["text"] == free.text[: free.text.index(stop)] and (data["finish_reason"], data["stop_reason"]) == ("stop", stop)
+    usage = data["usage"]
+    assert usage["prompt_tokens"] == 5 and usage["completion_tokens"] == len(data["token_ids"]) == len(data["logprobs"])
+    assert usage["total_tokens"] == 5 + usage["completion_tokens"]
+
+
+def test_several_answers_are_headed_and_json_has_them_all(run: Run, tiny_folder: Path) -> None:
+    common = ("-m", str(tiny_folder), "--raw", "-n", "6", "--ignore-eos", "--device", "cpu", "--n", "3", "-t", "2", "--seed", "4")
+    done = run("generate", "hello", *common)
+    assert [f"── {i} of 3 ──" in done.out for i in (1, 2, 3)] == [True] * 3 and "18 tokens" in done.err
+    data = json.loads(run("generate", "hello", *common, "--json").out)
+    assert [answer["index"] for answer in data["outputs"]] == [0, 1, 2] and data["usage"]["completion_tokens"] == 18
+    assert all(answer["text"] in done.out for answer in data["outputs"])
+
+
+def test_json_streams_a_line_an_update_and_the_last_has_everything(run: Run, tiny_folder: Path) -> None:
+    common = ("-m", str(tiny_folder), "--raw", "-n", "6", "--ignore-eos", "--device", "cpu", "--json")
+    whole = json.loads(run("generate", "hello", *common).out)
+    lines = [json.loads(line) for line in run("generate", "hello", *common, "--stream").out.splitlines()]
+    assert len(lines) == 6 and "".join(line["text"] for line in lines) == whole["text"]
+    assert lines[-1]["output"]["token_ids"] == whole["token_ids"] and not any("output" in line for line in lines[:-1])
+
+
+def test_log_probabilities_are_a_line_a_token(run: Run, tiny_folder: Path) -> None:
+    common = ("-m", str(tiny_folder), "--raw", "-n", "4", "--ignore-eos", "--device", "cpu")
+    table = run("generate", "hello", *common, "--logprobs", "2").out.split("logprob  rank  token\n")[1].splitlines()
+    assert len(table) == 4 and all(line.split()[1] == "1" for line in table), "greedy takes the likeliest"
 
 
 def test_a_chat_model_is_asked_by_default_and_raw_continues_the_text(run: Run, tiny_folder: Path) -> None:
@@ -58,7 +92,7 @@ def test_a_chat_model_is_asked_by_default_and_raw_continues_the_text(run: Run, t
 
 def test_text_goes_to_stdout_and_timings_to_stderr(run: Run, tiny_folder: Path, tiny: LLM) -> None:
     done = run("generate", "hello", "-m", str(tiny_folder), "--raw", "-n", "5", "--ignore-eos", "--device", "cpu")
-    (expected,) = tiny.generate("hello", cli.SamplingParams(max_tokens=5, ignore_eos=True))
+    (expected,) = tiny.generate("hello", SamplingParams(max_tokens=5, ignore_eos=True))
     assert done.out == expected.text + "\n"
     assert "5 tokens (length)" in done.err
 
@@ -79,6 +113,16 @@ def test_token_ids_go_in_and_out_where_there_is_no_text(run: Run, tiny_folder: P
         (("generate", "x", "--top-p", "2"), "top_p"),
         (("generate", "x", "--top-k", "-2"), "top_k"),
         (("generate", "x", "--seed", "-1"), "seed"),
+        (("generate", "x", "--min-p", "1.5"), "min_p"),
+        (("generate", "x", "--logprobs", "-1"), "logprobs"),
+        (("generate", "x", "--stop", ""), "stop"),
+        (("generate", "x", "--n", "0"), "n must be"),
+        (("generate", "x", "--n", "2"), "temperature"),
+        (("generate", "x", "--n", "2", "-t", "1", "--stream"), "cannot be streamed"),
+        (("generate", "x", "--repetition-penalty", "0"), "repetition_penalty"),
+        (("generate", "x", "--min-tokens", "200"), "min_tokens"),
+        (("generate", "x", "--speculative", "magic"), "magic"),
+        (("chat", "--top-p", "0"), "top_p"),
         (("generate", "x", "--dtype", "int3"), "dtype"),
         (("generate", "x", "--device", "tpu"), "device"),
         (("generate", "one", "--token-ids", "-m", "TINY"), "whole numbers"),

@@ -57,11 +57,36 @@ def test_generation_ends_at_the_models_context_with_reason_length(tiny: LLM) -> 
     assert len(output.token_ids) == 3 and output.finish_reason == "length"
 
 
-def test_a_prompt_one_token_under_the_limit_works_and_one_at_it_is_refused(tiny: LLM) -> None:
-    (output,) = tiny.generate([[1] * (CONTEXT - 1)], SHORT)
-    assert len(output.token_ids) == 1
-    with pytest.raises(PromptTooLongError, match=f"{CONTEXT} tokens.*{CONTEXT - 1}"):
+def test_casebook_20_a_prompt_just_under_the_limit_gives_what_fits(tiny: LLM) -> None:
+    for room in (1, 2, 5, 6, 7):
+        (output,) = tiny.generate([[1] * (CONTEXT - room)], SHORT)
+        assert len(output.token_ids) == min(room, 6) and output.finish_reason == "length"
+        assert output.usage.total_tokens == min(CONTEXT, CONTEXT - room + 6)
+
+
+def test_casebook_20_a_prompt_exactly_at_the_limit_is_refused_since_no_token_would_fit(tiny: LLM) -> None:
+    with pytest.raises(PromptTooLongError, match=f"{CONTEXT} tokens.*max_model_len = {CONTEXT}.*{CONTEXT - 1} tokens or fewer"):
         tiny.generate([[1] * CONTEXT], SHORT)
+
+
+@pytest.mark.parametrize("call", ["generate", "chat", "stream"])
+def test_casebook_20_a_prompt_one_too_long_is_refused_the_same_way_everywhere(tiny: LLM, call: str) -> None:
+    text = "x" * (CONTEXT + 1)
+    calls = {
+        "generate": lambda: tiny.generate(text, SHORT),
+        "chat": lambda: tiny.chat([{"role": "user", "content": text}], SHORT),
+        "stream": lambda: tiny.stream(text, SHORT),
+    }
+    with pytest.raises(PromptTooLongError, match="shorten the prompt"):
+        calls[call]()
+    assert not tiny.engine.scheduler.has_unfinished() and tiny.metrics.to_dict()["vllm:generation_tokens_total"] == 0
+
+
+def test_casebook_20_the_limit_that_an_engine_was_given_is_the_one_that_holds(tiny_folder: Path) -> None:
+    with LLM(str(tiny_folder), device="cpu", max_model_len=10) as llm:
+        assert llm.max_model_len == 10 and len(llm.generate([[1] * 9], SHORT)[0].token_ids) == 1
+        with pytest.raises(PromptTooLongError, match="max_model_len = 10"):
+            llm.generate([[1] * 10], SHORT)
 
 
 def test_one_bad_prompt_refuses_the_call_and_leaves_nothing_behind(tiny: LLM) -> None:
@@ -72,6 +97,50 @@ def test_one_bad_prompt_refuses_the_call_and_leaves_nothing_behind(tiny: LLM) ->
     with pytest.raises(InvalidRequestError, match="-1 is not a token id"):
         tiny.generate([[1, -1]], SHORT)
     assert len(tiny.generate([[1, 2]], SHORT)[0].token_ids) == 6
+
+
+def test_with_return_errors_a_bad_prompt_is_an_output_with_its_error_and_the_others_run(tiny: LLM) -> None:
+    prompts = ["good", [], "also good", [1] * 500, [1, 999]]
+    outputs = tiny.generate(prompts, SHORT, return_errors=True)
+    assert [output.finish_reason for output in outputs] == ["length", "error", "length", "error", "error"]
+    words = [None, "holds no token", None, "max_model_len", "not a token id"]
+    for output, expected in zip(outputs, words, strict=True):
+        assert (output.error is None) == (expected is None) and (expected is None or expected in str(output.error))
+    assert outputs[0].token_ids == tiny.generate("good", SHORT)[0].token_ids and outputs[1].to_dict()["error"] == outputs[1].error
+
+
+def test_with_return_errors_a_failed_step_ends_its_batch_and_the_rest_runs(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LLM(str(tiny_folder), device="cpu", kv_cache_memory=2**20, max_num_seqs=2) as llm:
+        expected = llm.generate([[i] * 3 for i in range(6)], SHORT)
+        real, calls = llm.engine.executor.execute, iter([False, True])
+
+        def execute(plan: StepPlan) -> object:
+            if next(calls, False):
+                raise RuntimeError("out of memory")
+            return real(plan)
+
+        monkeypatch.setattr(llm.engine.executor, "execute", execute)
+        outputs = llm.generate([[i] * 3 for i in range(6)], SHORT, return_errors=True)
+        assert [output.finish_reason for output in outputs] == ["error"] * 2 + ["length"] * 4
+        assert all("out of memory" in str(output.error) and len(output.token_ids) == 1 for output in outputs[:2])
+        assert [output.token_ids for output in outputs[2:]] == [output.token_ids for output in expected[2:]]
+        llm.engine.scheduler.check_invariants()
+
+
+def test_a_progress_bar_shows_on_a_terminal_or_when_asked_for(tiny: LLM, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny.generate(["a", "b"], SHORT)
+    assert capsys.readouterr().err == ""
+    tiny.generate(["a", "b"], SHORT, progress=True)
+    shown = capsys.readouterr()
+    assert "2/2" in shown.err and "tokens/s" in shown.err and shown.out == ""
+
+
+def test_thousands_of_prompts_keep_their_order_and_leave_nothing(tiny_folder: Path) -> None:
+    with LLM(str(tiny_folder), device="cpu", kv_cache_memory=2**21) as llm:
+        prompts = [[i % 200, i // 200] for i in range(3000)]
+        outputs = llm.generate(prompts, SamplingParams(max_tokens=1, ignore_eos=True))
+        assert [list(output.prompt_token_ids) for output in outputs] == prompts
+        assert len({output.token_ids for output in outputs}) > 20 and not llm.engine.scheduler.has_unfinished()
 
 
 def test_a_request_larger_than_the_pool_is_refused_with_the_figures(tiny_folder: Path) -> None:

@@ -15,6 +15,7 @@ import uuid
 import weakref
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from infer_lab.engine.build import LoadedModel
@@ -30,27 +31,20 @@ from infer_lab.sampling_params import SamplingParams
 
 
 class AsyncEngine:
-    """Options are the fields of EngineConfig. The model is loaded at once, which takes its time: in a running loop, use `create`."""
+    """Options are the fields of EngineConfig; max_waiting_requests says how many may wait beside those that fit into a batch, before
+    QueueFullError. The model is loaded at once, which takes its time: in a running loop, use `create`."""
 
-    def __init__(
-        self,
-        model: str | EngineConfig = "smollm2",
-        *,
-        loaded: LoadedModel | None = None,
-        max_waiting_requests: int = 1024,
-        **options: Any,
-    ) -> None:
-        """max_waiting_requests: sequences that may wait while the batch is full, before QueueFullError; 0 = no limit."""
-        if not isinstance(max_waiting_requests, int) or max_waiting_requests < 0:
-            raise UserError(f"max_waiting_requests must be a whole number of at least 0, got {max_waiting_requests!r}")
+    def __init__(self, model: str | EngineConfig = "smollm2", *, loaded: LoadedModel | None = None, **options: Any) -> None:
+        """loaded: the `loaded` of another engine, to share its weights."""
         self.config, self.loaded = resolve_model(model, loaded, options)
-        engine = LLMEngine(self.config, self.loaded)
+        # that limit holds before the engine's thread, which lets requests in only between steps
+        engine = LLMEngine(replace(self.config, max_waiting_requests=0), self.loaded)
         self.max_model_len = engine.max_model_len
         self.model_config = self.loaded.config
         self.metrics: EngineMetrics = engine.metrics
         self._inputs = engine.inputs
         self._lock = engine.lock
-        self._thread = EngineThread(engine, max_waiting_requests, self.loaded.device)
+        self._thread = EngineThread(engine, self.config.max_waiting_requests, self.loaded.device)
         weakref.finalize(self, self._thread.stop)
 
     @classmethod
