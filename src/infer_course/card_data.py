@@ -30,9 +30,6 @@ The site has these files, written by `sphinx_ext/card_files.py` and loaded by no
 
 `_static/records.json`: {record id: the same as an entry of "measured", with all its rows}, for lessons and landing pages.
 
-`_static/cards-text.json`, for full-text search, is `search_text()`: {"cards": {id: {"en", "zh"}}, "lessons": {id: {"en"}}}, plain text with
-the numbers put in.
-
 Addresses (`url`, and `href`/`src` in the HTML) are relative to the root of the site: put `document.documentElement.dataset.content_root`
 before those that begin with neither a scheme nor `#` nor `/`. Formulas are `<span class="math">\\(…\\)</span>` and need MathJax.
 Everything is derived from the checkout alone, so the same checkout gives the same bytes.
@@ -44,7 +41,6 @@ from typing import Any
 
 from infer_course.asked import asked_of
 from infer_course.content_map import MappedCard, content_map
-from infer_course.evaluated import plain_text
 from infer_course.graph import Graph
 from infer_course.nodes import Card
 from infer_course.schema import Title
@@ -73,17 +69,6 @@ def card_data(graph: Graph) -> dict[str, Any]:
         ],
         "lessons": _lessons(graph),
         "cards": {card.id: _written(graph, card) if isinstance(card, Card) else _planned(graph, card) for card in order},
-    }
-
-
-def search_text(graph: Graph) -> dict[str, Any]:
-    """Plain text of all that is written, for search."""
-    return {
-        "cards": {card.id: {"en": _english(graph, card), "zh": _chinese(graph, card)} for card in graph.cards.values()},
-        "lessons": {
-            lesson.id: {"en": plain_text("\n\n".join([*lesson.objectives, *(text.body for text in lesson.document.texts)]), graph)}
-            for lesson in graph.lessons.values()
-        },
     }
 
 
@@ -181,17 +166,6 @@ def _estimate(graph: Graph, card: Card) -> dict[str, Any] | None:
         "answer": asked.answer,
         "choices": [list(choice) for choice in asked.choices],
     }
-
-
-def _english(graph: Graph, card: Card) -> str:
-    bodies = [f"{section.title}\n\n{section.body}" for section in card.sections if section.title not in ("中文回答", "Rubric")]
-    rubric = [f"{item.text} {item.follow_up or ''}" for item in card.rubric]
-    return plain_text("\n\n".join([*bodies, *rubric]), graph)
-
-
-def _chinese(graph: Graph, card: Card) -> str:
-    section = card.section("中文回答")
-    return plain_text(section.body, graph) if section else ""
 
 
 def _title(title: Title) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infer_course import measured_pairs
-from infer_course.card_data import card_data, search_text
+from infer_course.card_data import card_data
 from infer_course.content_map import content_map
 from infer_course.evaluated import plain_text
 from infer_course.graph import Graph, load
@@ -45,15 +45,6 @@ def test_rubric_and_follow_ups_are_those_of_the_card(graph: Graph) -> None:
         assert [item["id"] for item in data["rubric"]] == [item.id for item in card.rubric]
         assert data["follow_ups"] == len(card.follow_up_questions)
         assert data["lessons"][0]["title"]["en"]
-
-
-def test_search_text_is_words_with_the_numbers_put_in(graph: Graph) -> None:
-    text = search_text(graph)
-    card = text["cards"]["kv-cache-size-calculation"]
-    assert "in BF16 that is 4 KiB a layer and 128 KiB a token" in card["en"]
-    assert "每层 4 KiB" in card["zh"]
-    for said in [*card.values(), text["lessons"]["kv-cache"]["en"]]:
-        assert not any(mark in said for mark in ("{calc}", "{measured}", "{given}", "**", "```", "\n"))
 
 
 def test_marks_go_and_what_they_enclose_stays(graph: Graph) -> None:

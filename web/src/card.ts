@@ -29,7 +29,9 @@ function openForHash(): void {
   if (location.hash.length < 2) return;
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   let closed = target?.closest<HTMLDetailsElement>("details:not([open])");
-  if (!target || !closed) return;
+  if (!target) return;
+  for (let item = target.closest<HTMLElement>("li[hidden]"); item; item = item.parentElement?.closest<HTMLElement>("li[hidden]") ?? null) item.hidden = false;
+  if (!closed) return;
   while (closed) {
     closed.open = true;
     closed = target.closest<HTMLDetailsElement>("details:not([open])");

@@ -1,4 +1,4 @@
-"""Writes the data files of `card_data.py` into the built site: the index, the text for search, and one file of HTML for each card.
+"""Writes the data files of `card_data.py` into the built site: the index, and one file of HTML for each card.
 
 The HTML of a card comes from the document that its page is written from, with references resolved as seen from the root of the site, so
 that it can be shown on any page. Element ids are dropped: two cards on one page would share them.
@@ -18,7 +18,7 @@ from sphinx.transforms import SphinxTransformer
 from sphinx.util.docutils import new_document
 
 from infer_course import measured_pairs
-from infer_course.card_data import card_data, page_url, search_text
+from infer_course.card_data import card_data, page_url
 from infer_course.nodes import Card
 from infer_course.sphinx_ext.card_page import LEVELS
 from infer_course.sphinx_ext.course import Course, docname, of
@@ -35,7 +35,6 @@ def write(app: Sphinx, error: Exception | None) -> None:
     course = of(app)
     static = Path(app.outdir, "_static")
     _write(static / "cards.json", card_data(course.graph))
-    _write(static / "cards-text.json", search_text(course.graph))
     _write(static / "records.json", {r.id: measured_pairs.of_record(course.graph, r) for r in course.graph.measurements.values()})
     folder = static / "cards"
     for card in course.graph.cards.values():

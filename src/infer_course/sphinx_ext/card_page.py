@@ -121,7 +121,9 @@ def _chain(section: nodes.section) -> None:
     for question in [child for child in section.children if isinstance(child, nodes.section)]:
         summary = element("summary", *question.children[0].children)
         body = element("div", *question.children[1:], klass="il-flow il-chain-answer")
-        links.append(element("li", element("details", summary, body, klass="il-followup", id=question["ids"][0])))
+        anchor = question["ids"][0]
+        link = raw(f'<p class="il-followup-link"><a href="#{anchor}" aria-label="Link to this follow-up">#</a></p>')
+        links.append(element("li", element("details", summary, body, link, klass="il-followup", id=anchor)))
     del section[1:]
     section.extend([*intro, links, raw('<p class="il-chain-left il-label il-js" hidden></p>')])
 

@@ -118,7 +118,7 @@ def _read(node: nodes.Node, into: Entry, found: list[Entry]) -> None:
             found.append(entry)
             _read(child, entry, found)
         elif isinstance(child, html_element) and child["attrs"].get("class") == "il-followup":
-            asked, answer = child.children
+            asked, answer = child.children[:2]
             entry = Entry(child["attrs"]["id"], asked.astext())
             found.append(entry)
             _read(answer, entry, found)

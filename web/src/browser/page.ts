@@ -148,6 +148,7 @@ class Browser {
     for (const [id, page] of [["il-drill-these", "drill.html"], ["il-print-these", "print.html"]] as const) {
       one(`#${id}`)?.setAttribute("href", page + (page === "print.html" ? write(view) : query));
     }
+    one("#il-drill-these")?.toggleAttribute("hidden", view.q.trim() !== ""); // the drill knows filters, not words
     one(".il-random", this.controls.form)?.setAttribute("href", query ? `${query}&random` : "?random");
   }
 
