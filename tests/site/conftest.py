@@ -16,6 +16,7 @@ from infer_course import site, web_build
 from infer_course.graph import Graph
 from infer_course.web_server import open_server
 from tests.site import browser as chromium
+from tests.site import drill_cards
 
 ROOT = Path(__file__).parents[2]
 NARROW, WIDE = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
@@ -101,3 +102,29 @@ def visit(browser: Browser, address: str) -> Iterator[Open]:
     for context in contexts:
         context.close()
     assert not complaints, complaints
+
+
+@pytest.fixture
+def drill(visit: Open, address: str) -> Iterator[Open]:
+    """`drill("?set=evening")` opens the drill with the questions of `drill_cards`; no service worker stands between."""
+
+    def open_drill(query: str = "", before: str = "", **options: Any) -> Page:
+        page = visit("404.html", service_workers="block", **options)
+        drill_cards.serve(page)
+        if before:
+            page.add_init_script(before)
+        page.goto(address + drill_cards.PAGE + query)
+        page.locator(".dr-today, .dr-q, .dr-progress, .dr-settings").first.wait_for()
+        return page
+
+    yield open_drill
+    visit.complaints[:] = [  # type: ignore[attr-defined]
+        said
+        for said in visit.complaints  # type: ignore[attr-defined]
+        if "Service Worker registration blocked" not in said
+    ]
+
+
+@pytest.fixture(scope="session")
+def axe(root: Path, html: Path) -> str:
+    return (root / "web" / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")

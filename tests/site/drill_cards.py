@@ -7,6 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Page, Route
 
+PAGE = "book/drill.html"
 RUBRIC = [("names-it", "junior"), ("says-why", "junior"), ("gives-number", "mid"), ("knows-limits", "senior"), ("mixes-up", "red_flag")]
 
 

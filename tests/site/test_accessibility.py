@@ -31,11 +31,6 @@ READY = {
 ALLOWED: dict[str, str] = {}
 
 
-@pytest.fixture(scope="session")
-def axe(root, html) -> str:
-    return (root / "web" / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("kind", PAGES)
 def test_axe_is_content(visit, axe, kind, dark):

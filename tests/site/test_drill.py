@@ -9,23 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.site import drill_cards
-
-PAGE = "book/drill.html"
-
-
-@pytest.fixture
-def drill(visit, address):
-    """`drill("?set=evening")` opens the drill with the test's own questions."""
-
-    def open_drill(query: str = "", **options) -> Page:
-        page = visit("404.html", service_workers="block", **options)
-        drill_cards.serve(page)
-        page.goto(address + PAGE + query)
-        expect(page.locator(".dr-today, .dr-q").first).to_be_visible()
-        return page
-
-    yield open_drill
-    visit.complaints[:] = [said for said in visit.complaints if "Service Worker registration blocked" not in said]
+from tests.site.drill_cards import PAGE
 
 
 def asks(page: Page, number: int) -> None:
@@ -193,8 +177,8 @@ def test_ticks_on_the_rubric_suggest_a_grade(drill):
 def test_each_grade_says_when_the_question_comes_again(drill):
     page = drill("?card=question-01")
     page.keyboard.press("Space")
-    expect(page.locator(".dr-grade-when")).to_have_text(["again today", "1 d", "2 d", "8 d"])
-    expect(page.get_by_role("button", name="3 Good: next in 2 days")).to_be_visible()
+    expect(page.locator(".dr-grade-when")).to_have_text(["again today", "1 day", "2 days", "8 days"])
+    expect(page.get_by_role("button", name="3 Good 2 days")).to_be_visible()
 
 
 @pytest.mark.parametrize(

@@ -119,16 +119,22 @@ export class App {
 
   /** Ends the session; what was graded stays. */
   end(): void {
+    this.drop();
+    if (this.choice.card) this.choice = { ...this.choice, card: null };
+    toAddress(this.choice);
+    this.go("");
+  }
+
+  /** Forgets the session, also one that was left in the middle. */
+  drop(): void {
     this.session = null;
+    this.leftOver = null;
     forget(SESSION);
     try {
       sessionStorage.removeItem(SESSION);
     } catch {
       /* nothing was kept */
     }
-    if (this.choice.card) this.choice = { ...this.choice, card: null };
-    toAddress(this.choice);
-    this.go("");
   }
 
   /** Keeps the session as it is; called after every action. */

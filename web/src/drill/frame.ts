@@ -64,8 +64,8 @@ export function clock(seconds: number): string {
 /** When a card comes again, short enough for a button. */
 export function interval(days: number): string {
   if (days < 1) return "today";
-  if (days < 31) return `${days} d`;
-  return days < 365 ? `${Math.round(days / 30.4)} mo` : "1 y";
+  if (days < 61) return many(days, "day");
+  return days < 365 ? many(Math.round(days / 30.4), "month") : "1 year";
 }
 
 function weekday(start: number, offset: number): string {

@@ -125,20 +125,19 @@ export function sessionScreen(app: App, session: Session, step: Step): Screen {
 
   function gradeBar(): { element: HTMLElement; tell: () => void } {
     const buttons = GRADES.map(([rating, name]) =>
-      h("button", { type: "button", class: "dr-grade", "data-rating": rating, onclick: () => grade(rating) }, h("span", { class: "dr-grade-name" }, h("kbd", { class: "dr-kbd" }, String(rating)), name), h("span", { class: "dr-grade-when" })),
+      h("button", { type: "button", class: "dr-grade", "data-rating": rating, onclick: () => grade(rating) }, h("span", { class: "dr-grade-name" }, h("kbd", { class: "dr-kbd" }, String(rating)), " ", name), " ", h("span", { class: "dr-grade-when" })),
     );
     const says = h("p", { class: "dr-suggests", role: "status" });
     const bar = h("div", { class: "dr-grades", role: "group", "aria-label": "How well did you answer?" }, says, h("div", { class: "dr-grade-row" }, ...buttons));
     const tell = (): void => {
       bar.hidden = !step.revealed;
       const speaks = suggestion(card, step.ticked);
-      for (const [index, [rating, name]] of GRADES.entries()) {
+      for (const [index, [rating]] of GRADES.entries()) {
         const button = buttons[index];
         const days = daysOf(after(app.memories().get(card.id) ?? null, app.now(), rating));
         const when = rating === 1 ? "again today" : interval(days);
         if (!button) continue;
         one(".dr-grade-when", button)?.replaceChildren(when);
-        button.setAttribute("aria-label", `${rating} ${name}: ${rating === 1 ? "again before the end" : `next in ${days === 1 ? "1 day" : `${days} days`}`}`);
         button.classList.toggle("is-suggested", rating === speaks);
       }
       const name = GRADES.find(([rating]) => rating === speaks)?.[1];
@@ -156,7 +155,7 @@ export function sessionScreen(app: App, session: Session, step: Step): Screen {
     app.keep();
     app.vault.add({ card: card.id, at, rating, mode: session.mode, seconds, rubric: [...step.ticked], estimate: step.estimate });
     app.go("");
-    announce(rating === 1 ? "Forgot: it comes again before the end" : `${GRADES[rating - 1]?.[1]}: next in ${days} days`);
+    announce(rating === 1 ? "Forgot: it comes again before the end" : `${GRADES[rating - 1]?.[1]}: next in ${interval(days)}`);
     return true;
   }
 

@@ -62,9 +62,8 @@ function resetDialog(app: App): HTMLDialogElement {
     if (withFile) exportProgress(app);
     app.vault.clear();
     dialog.close();
+    app.drop();
     app.say(withFile ? "All progress is deleted here; the file that was saved brings it back." : "All progress is deleted.");
-    app.leftOver = null;
-    app.end();
     app.go("settings");
   };
   const dialog = h(
