@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from infer_lab.core.record import DraftCounts
+
 
 @dataclass(frozen=True, slots=True)
 class RequestMetrics:
@@ -13,6 +15,7 @@ class RequestMetrics:
     one token).
 
     e2e_s: arrival to finish. itl_s: the gaps between successive tokens, one fewer than the tokens.
+    drafts: what became of this sequence's drafts; None if it had none.
     """
 
     queue_s: float
@@ -21,6 +24,7 @@ class RequestMetrics:
     e2e_s: float
     itl_s: tuple[float, ...]
     num_preemptions: int
+    drafts: DraftCounts | None = None
 
 
 class Logprob(NamedTuple):

@@ -89,6 +89,37 @@ def test_a_stream_with_drafts_gives_the_same_text_and_tokens(loopy: LLM) -> None
         assert max(len(update.token_ids) for update in updates) > 1
 
 
+def test_each_output_says_what_became_of_its_drafts(loopy: LLM) -> None:
+    with engine(loopy, NGRAM) as llm:
+        outputs = llm.generate(looping_prompts(random.Random(3), 5), params(max_tokens=30))
+        drafts = [output.metrics.drafts for output in outputs if output.metrics.drafts is not None]
+        totals, metrics = llm.engine.scheduler.draft_counts, llm.metrics.to_dict()
+        assert sum(d.num_draft_tokens for d in drafts) == totals.num_draft_tokens == metrics["vllm:spec_decode_num_draft_tokens_total"] > 0
+        assert sum(d.num_accepted_tokens for d in drafts) == totals.num_accepted_tokens
+        for output in outputs:
+            if (d := output.metrics.drafts) is not None:
+                assert sum(d.num_accepted_tokens_per_pos) == d.num_accepted_tokens <= len(output.token_ids)
+                assert output.to_dict()["drafts"]["num_draft_tokens"] == d.num_draft_tokens
+    assert loopy.generate([[1, 2]], params())[0].metrics.drafts is None
+
+
+def test_a_stop_string_inside_accepted_drafts_ends_text_and_tokens_there(loopy: LLM) -> None:
+    (free,) = loopy.generate(["ababababab"], params(max_tokens=40))
+    with engine(loopy, NGRAM) as llm:
+        for start in range(0, min(12, len(free.text) - 2), 3):
+            p = params(max_tokens=40, stop=free.text[start : start + 2])
+            (plain,), (drafted,) = loopy.generate(["ababababab"], p), llm.generate(["ababababab"], p)
+            assert (drafted.text, drafted.token_ids, drafted.finish_reason) == (plain.text, plain.token_ids, "stop")
+
+
+def test_n_sequences_of_one_prompt_are_those_of_the_plain_engine(loopy: LLM) -> None:
+    p = params(n=3, temperature=0.5, seed=4, max_tokens=20)
+    (plain,) = loopy.generate([[9, 8, 7] * 5], p)
+    with engine(loopy, NGRAM, block_size=4) as llm:
+        (drafted,) = llm.generate([[9, 8, 7] * 5], p)
+        assert [o.token_ids for o in drafted.outputs] == [o.token_ids for o in plain.outputs]
+
+
 def test_a_prefix_computed_by_a_speculating_request_serves_the_next(loopy: LLM) -> None:
     """What rejected drafts wrote is in no cached block."""
     with engine(loopy, NGRAM, block_size=4) as llm:
@@ -123,13 +154,13 @@ def test_drafts_preempt_nobody(loopy: LLM) -> None:
 def test_a_failed_step_loses_its_requests_and_not_the_drafter(loopy: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     with engine(loopy, NGRAM) as llm:
         plain = tokens(llm.generate([[1, 2] * 5], params()))
-        before = llm.engine.scheduler.draft_counts.num_draft_tokens
+        before = llm.metrics.to_dict()["vllm:spec_decode_num_draft_tokens_total"]
         with monkeypatch.context() as patch:
             patch.setattr(llm.engine.executor, "execute", lambda plan: 1 / 0)
             with pytest.raises(Exception, match="a step failed"):
                 llm.generate([[1, 2] * 5], params())
         assert tokens(llm.generate([[1, 2] * 5], params())) == plain
-        assert llm.engine.scheduler.draft_counts.num_draft_tokens > before > 0, "totals never go back"
+        assert llm.metrics.to_dict()["vllm:spec_decode_num_draft_tokens_total"] > before > 0, "totals never go back"
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -6,7 +6,7 @@ browser read it without asking the scheduler anything. Times are seconds of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 
@@ -79,6 +79,9 @@ class DraftCounts:
         per_pos.extend([0] * (num_drafted - len(per_pos)))
         for position in range(num_accepted):
             per_pos[position] += 1
+
+    def copy(self) -> DraftCounts:
+        return replace(self, num_accepted_tokens_per_pos=list(self.num_accepted_tokens_per_pos))
 
     @property
     def acceptance_rate(self) -> float | None:

@@ -33,7 +33,6 @@ class EngineCore:
         return self.scheduler.apply(plan, output)
 
     def reset(self, scheduler: Scheduler) -> None:
-        """Start over with an empty scheduler after a step failed half way; the executor forgets its rows. What was counted goes on."""
-        scheduler.draft_counts = self.scheduler.draft_counts
+        """Start over with an empty scheduler after a step failed half way; the executor forgets its rows."""
         self.scheduler = scheduler
         self.executor.reset()

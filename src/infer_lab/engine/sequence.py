@@ -132,6 +132,7 @@ class SequenceState:
             e2e_s=(timeline.finish_time or arrival) - arrival,
             itl_s=tuple(after - before for before, after in pairwise(times)),
             num_preemptions=self.request.num_preemptions,
+            drafts=self.request.draft_counts.copy() if self.request.draft_counts.num_drafts else None,
         )
 
 
