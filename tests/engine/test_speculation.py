@@ -96,6 +96,8 @@ def test_each_output_says_what_became_of_its_drafts(loopy: LLM) -> None:
         totals, metrics = llm.engine.scheduler.draft_counts, llm.metrics.to_dict()
         assert sum(d.num_draft_tokens for d in drafts) == totals.num_draft_tokens == metrics["vllm:spec_decode_num_draft_tokens_total"] > 0
         assert sum(d.num_accepted_tokens for d in drafts) == totals.num_accepted_tokens
+        per_pos = metrics["vllm:spec_decode_num_accepted_tokens_per_pos_total"]
+        assert list(per_pos.values()) == totals.num_accepted_tokens_per_pos and list(per_pos) == [str(i) for i in range(5)]
         for output in outputs:
             if (d := output.metrics.drafts) is not None:
                 assert sum(d.num_accepted_tokens_per_pos) == d.num_accepted_tokens <= len(output.token_ids)

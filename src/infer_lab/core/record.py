@@ -6,7 +6,8 @@ browser read it without asking the scheduler anything. Times are seconds of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import NamedTuple
 
 
@@ -80,8 +81,13 @@ class DraftCounts:
         for position in range(num_accepted):
             per_pos[position] += 1
 
-    def copy(self) -> DraftCounts:
-        return replace(self, num_accepted_tokens_per_pos=list(self.num_accepted_tokens_per_pos))
+    def __add__(self, other: DraftCounts) -> DraftCounts:
+        return DraftCounts(
+            self.num_drafts + other.num_drafts,
+            self.num_draft_tokens + other.num_draft_tokens,
+            self.num_accepted_tokens + other.num_accepted_tokens,
+            [a + b for a, b in zip_longest(self.num_accepted_tokens_per_pos, other.num_accepted_tokens_per_pos, fillvalue=0)],
+        )
 
     @property
     def acceptance_rate(self) -> float | None:

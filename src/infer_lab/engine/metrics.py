@@ -99,7 +99,7 @@ class EngineMetrics:
         self._sequences: Callable[[], Iterable[SequenceState]] = tuple
         self._counts = dict.fromkeys(_COUNTERS, 0)
         self._finished = dict.fromkeys(FINISH_REASONS, 0)
-        self._earlier_drafts = [0, 0, 0]  # of schedulers that were replaced
+        self._earlier_drafts = DraftCounts()  # of schedulers that were replaced
         lengths = [digit * 10**power for power in range(8) for digit in (1, 2, 5) if digit * 10**power <= max_model_len]
         bounds = {"iteration_tokens_total": _STEP_TOKENS, "time_to_first_token_seconds": _TTFT_S}
         bounds |= {"inter_token_latency_seconds": _TOKEN_S, "request_time_per_output_token_seconds": _TOKEN_S}
@@ -180,8 +180,8 @@ class EngineMetrics:
                         values["buckets"][sample.labels["le"]] = int(sample.value)
                     else:
                         values[part] = sample.value
-                elif "finished_reason" in sample.labels:
-                    found.setdefault(sample.name, {})[sample.labels["finished_reason"]] = sample.value
+                elif part := sample.labels.get("finished_reason") or sample.labels.get("position"):
+                    found.setdefault(sample.name, {})[part] = sample.value
                 else:
                     found[sample.name] = sample.value
         return found
@@ -199,11 +199,17 @@ class EngineMetrics:
             gauge = GaugeMetricFamily(PREFIX + name, text, labels=names)
             gauge.add_metric(values, value)
             yield gauge
-        drafts = zip(_DRAFT_COUNTERS.items(), self._drafts(), strict=True)
-        for name, text, count in [*((n, t, self._counts[n]) for n, t in _COUNTERS.items()), *((n, t, c) for (n, t), c in drafts)]:
+        drafts = self._drafts()
+        counts = self._counts | {name: getattr(drafts, name.removeprefix("spec_decode_")) for name in _DRAFT_COUNTERS}
+        for name, text in (_COUNTERS | _DRAFT_COUNTERS).items():
             counter = CounterMetricFamily(PREFIX + name, text, labels=names)
-            counter.add_metric(values, count)
+            counter.add_metric(values, counts[name])
             yield counter
+        name = "spec_decode_num_accepted_tokens_per_pos"
+        accepted = CounterMetricFamily(PREFIX + name, "Steps that accepted the draft at this position.", labels=[*names, "position"])
+        for position, count in enumerate(drafts.num_accepted_tokens_per_pos):
+            accepted.add_metric([*values, str(position)], count)
+        yield accepted
         ended = CounterMetricFamily(PREFIX + "request_success", "Finished sequences by reason.", labels=[*names, "finished_reason"])
         for reason, count in self._finished.items():
             ended.add_metric([*values, reason], count)
@@ -224,7 +230,5 @@ class EngineMetrics:
             "kv_cache_usage_perc": ("Share of the KV blocks that is held; 1 is all.", pool.num_used / pool.num_usable),
         }
 
-    def _drafts(self) -> list[int]:
-        counts = DraftCounts() if self._scheduler is None else self._scheduler.draft_counts
-        now = (counts.num_drafts, counts.num_draft_tokens, counts.num_accepted_tokens)
-        return [before + more for before, more in zip(self._earlier_drafts, now, strict=True)]
+    def _drafts(self) -> DraftCounts:
+        return self._earlier_drafts if self._scheduler is None else self._earlier_drafts + self._scheduler.draft_counts

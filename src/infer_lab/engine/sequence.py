@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from infer_lab.core.plan import TokenLogprobs
+from infer_lab.core.record import DraftCounts
 from infer_lab.core.request import Request, RequestUpdate
 from infer_lab.engine.detokenizer import detokenizer_for
 from infer_lab.engine.stop_strings import StopStrings
@@ -132,7 +133,7 @@ class SequenceState:
             e2e_s=(timeline.finish_time or arrival) - arrival,
             itl_s=tuple(after - before for before, after in pairwise(times)),
             num_preemptions=self.request.num_preemptions,
-            drafts=self.request.draft_counts.copy() if self.request.draft_counts.num_drafts else None,
+            drafts=self.request.draft_counts + DraftCounts() if self.request.draft_counts.num_drafts else None,
         )
 
 
