@@ -111,7 +111,7 @@ def _print_text(llm: LLM, question: Any, params: SamplingParams, stream: bool) -
         print(said if llm.has_tokenizer else " ".join(map(str, answer.token_ids)))
         if answer.logprobs is not None:
             _print_logprobs(answer)
-    Console(stderr=True).print(_summary(output), style="dim", highlight=False, markup=False)
+    Console(stderr=True).print(_summary(output, llm.config.speculative is not None), style="dim", highlight=False, markup=False)
 
 
 def _print_logprobs(answer: CompletionOutput) -> None:
@@ -124,16 +124,17 @@ def _print_logprobs(answer: CompletionOutput) -> None:
         print(f"{chosen.logprob:7.2f}  {chosen.rank:4d}  {chosen.decoded_token or str(token)!r}" + (f"   ({beside})" if beside else ""))
 
 
-def _summary(output: RequestOutput) -> str:
+def _summary(output: RequestOutput, speculates: bool) -> str:
     metrics, usage = output.metrics, output.usage
     reasons = sorted({answer.finish_reason for answer in output.outputs})
     parts = [f"{usage.completion_tokens} tokens ({', '.join(reasons)})", f"{usage.prompt_tokens} in the prompt"]
     parts.append(f"first after {metrics.ttft_s:.2f} s")
     if metrics.tpot_s:
         parts.append(f"{1 / metrics.tpot_s:.1f} tokens/s" + (" each" if len(output.outputs) > 1 else ""))
-    drafts = getattr(metrics, "drafts", None)
-    if drafts is not None and drafts.num_draft_tokens:
-        parts.append(f"{drafts.num_accepted_tokens} of {drafts.num_draft_tokens} drafts accepted")
+    if metrics.drafts is not None:
+        parts.append(f"{metrics.drafts.num_accepted_tokens} of {metrics.drafts.num_draft_tokens} drafts accepted")
+    elif speculates:
+        parts.append("no drafts: none to be had, or none worth their time")
     return " · ".join(parts)
 
 

@@ -21,7 +21,7 @@ Device = Annotated[str, _option("--device", help="auto, cpu, cuda or cuda:<index
 Dtype = Annotated[str, _option("--dtype", help="auto, float32, bfloat16 or float16", panel=_ENGINE)]
 Speculative = Annotated[
     str | None,
-    _option("--speculative", help="Guess tokens ahead and verify them together: ngram, or draft:<layers>", panel=_ENGINE),
+    _option("--speculative", help="Guess tokens ahead and verify them together: ngram, draft:<first layers>, draft:<model>", panel=_ENGINE),
 ]
 
 Temperature = Annotated[float, _option("--temperature", "-t", help="0 takes the likeliest token every time", panel=_SAMPLING)]

@@ -97,6 +97,14 @@ def test_text_goes_to_stdout_and_timings_to_stderr(run: Run, tiny_folder: Path, 
     assert "5 tokens (length)" in done.err
 
 
+def test_speculation_changes_the_summary_and_not_the_text(run: Run, loopy: LLM) -> None:
+    common = ("generate", "abababab", "-m", loopy.config.model, "--raw", "-n", "30", "--ignore-eos", "--device", "cpu")
+    plain, drafted = run(*common), run(*common, "--speculative", "ngram")
+    assert drafted.out == plain.out and "drafts accepted" in " ".join(drafted.err.split()) and "draft" not in plain.err
+    assert json.loads(run(*common, "--speculative", "ngram", "--json").out)["drafts"]["num_accepted_tokens"] > 0
+    assert (run(*common, "--speculative", "eagle").code, run(*common, "--speculative", "draft:2").code) == (2, 2)
+
+
 def test_token_ids_go_in_and_out_where_there_is_no_text(run: Run, tiny_folder: Path) -> None:
     done = run("generate", "1, 2 3", "--token-ids", "-m", str(tiny_folder), "-n", "3", "--device", "cpu", "--json")
     assert json.loads(done.out)["prompt_token_ids"] == [1, 2, 3]

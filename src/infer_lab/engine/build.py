@@ -21,6 +21,9 @@ from infer_lab.worker.input_batch import InputBatch
 from infer_lab.worker.kv_cache import KVCache
 from infer_lab.worker.model_executor import ModelExecutor
 
+# by device: SmolLM2 in float32, one thread: a step of 1 + 4 tokens takes 2.5 times as long as one of 1, of 1 + 8 three times
+_VERIFY_TOKEN_COST = {"cpu": 0.3, "cuda": 0.0}
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
@@ -132,7 +135,11 @@ class Drafting:
             shape = target.with_(num_layers=self.config.draft_layers)
         # a draft waits for the weights that it reads, like a step
         dtype = self.target.dtype
-        return Speculator(self.config, draft_cost=weight_bytes(shape, dtype) / weight_bytes(target, dtype) if shape is not None else 0.0)
+        draft_cost = weight_bytes(shape, dtype) / weight_bytes(target, dtype) if shape is not None else 0.0
+        verify_token_cost = self.config.verify_token_cost
+        if verify_token_cost is None:
+            verify_token_cost = _VERIFY_TOKEN_COST[self.target.device.type]
+        return Speculator(self.config, draft_cost=draft_cost, verify_token_cost=verify_token_cost)
 
 
 def build_engine(config: EngineConfig, loaded: LoadedModel) -> BuiltEngine:

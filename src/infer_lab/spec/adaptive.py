@@ -10,7 +10,7 @@ from infer_lab.calculator import speculative_speedup
 
 _RESOLUTION = 100
 _DECAY = 0.9  # of older evidence, at each step that verified drafts: about ten steps of memory
-_PRIOR = (1.5, 0.5)  # accepted, rejected: before anything is known, drafts are given a chance
+_PRIOR = (1.8, 0.2)  # accepted, rejected: before anything is known, drafts are given a chance
 _PROBE_EVERY = 16  # steps without drafts after which a request gets one draft, to see whether its text has changed
 
 

@@ -31,11 +31,11 @@ class _Drafting:
 
 
 class Speculator:
-    """draft_cost: time of one draft as a share of the model's own step (0 for n-grams)."""
+    """draft_cost: time of one draft, verify_token_cost: of one token more to verify; as shares of the model's own step."""
 
-    def __init__(self, config: SpeculativeConfig, *, draft_cost: float = 0.0) -> None:
+    def __init__(self, config: SpeculativeConfig, *, draft_cost: float = 0.0, verify_token_cost: float = 0.0) -> None:
         self.config = config
-        self._lengths = DraftLengths(config.num_draft_tokens, draft_cost, config.verify_token_cost) if config.adaptive else None
+        self._lengths = DraftLengths(config.num_draft_tokens, draft_cost, verify_token_cost) if config.adaptive else None
         self._drafting: dict[str, _Drafting] = {}
 
     def propose(self, scheduler: Scheduler) -> None:
