@@ -40,10 +40,6 @@ class Script:
             return pressed
         raise AssertionError("the drill waits for a key that the script does not have")
 
-    def line(self, prompt: str) -> str:
-        assert "Your number first" in prompt
-        return self.key() or ""
-
 
 @dataclass
 class Played:
@@ -136,27 +132,33 @@ def test_a_bad_answer_asks_no_follow_up(tree: Tree, path: Path) -> None:
     assert "The interviewer goes on" not in played.said
 
 
+def typed(text: str) -> list[str]:
+    return [*("space" if sign == " " else sign for sign in text), "enter"]
+
+
 def test_a_number_is_asked_first_and_judged_with_the_answer(tree: Tree, path: Path) -> None:
     tree.edit(f"questions/part0/{SECOND}.md", "sources:", ESTIMATE)
-    played = play(course(tree), path, "lots", "128", "131,072 B", "space", "2", todo=(SECOND,))
-    assert "Write a number" in played.said and "In which unit?" in played.said
-    assert played.said.index("Right: 128 KiB") < played.said.index("Each token costs")
+    played = play(course(tree), path, *typed("128"), *typed("1 apple"), *typed("131,072 B"), "space", "2", todo=(SECOND,))
+    assert "Your number first, in B, kB, KiB" in played.said
+    assert "128? In which unit?" in played.said and "“apple” is none of the units here." in played.said
+    assert played.said.index("Your number: 131,072 B") < played.said.index("Right: 128 KiB") < played.said.index("Each token costs")
     assert played.kept[0]["estimate"] == 128
 
 
-def test_a_wrong_number_says_how_far_off(tree: Tree, path: Path) -> None:
+def test_a_number_can_be_mended_while_it_is_typed_and_forgotten(tree: Tree, path: Path) -> None:
     tree.edit(f"questions/part0/{SECOND}.md", "sources:", ESTIMATE)
-    played = play(course(tree), path, "512 KiB", "space", "2", todo=(SECOND,))
-    assert "it is 128 KiB; yours is 4 times too large" in played.said
+    keys = ["9", "esc", "1", "backspace", *"513", "backspace", *typed("2 KiB"), "space", "2"]
+    played = play(course(tree), path, *keys, todo=(SECOND,))
+    assert played.kept[0]["estimate"] == 512 and "it is 128 KiB; yours is 4 times too large" in played.said
 
 
 def test_going_without_a_number_keeps_none(tree: Tree, path: Path) -> None:
     tree.edit(f"questions/part0/{SECOND}.md", "sources:", ESTIMATE)
-    played = play(course(tree), path, "", "space", "2", todo=(SECOND,))
-    assert played.kept[0]["estimate"] is None
+    played = play(course(tree), path, "space", "2", todo=(SECOND,))
+    assert played.kept[0]["estimate"] is None and "Right" not in played.said
 
 
-def test_a_key_instead_of_a_number_is_that_key(tree: Tree, path: Path) -> None:
+def test_where_a_number_is_asked_the_keys_are_the_same(tree: Tree, path: Path) -> None:
     tree.edit(f"questions/part0/{SECOND}.md", "sources:", ESTIMATE)
     played = play(course(tree), path, "?", "j", "q", todo=(SECOND, FIRST))
     assert "grade yourself" in played.said and played.sitting.todo == (FIRST, SECOND)

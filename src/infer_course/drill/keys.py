@@ -1,8 +1,7 @@
-"""Single keys from a terminal, with a time limit so that a clock can tick, and whole lines where a number is typed."""
+"""Single keys from a terminal, with a time limit so that a clock can tick."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import time
@@ -17,10 +16,6 @@ class Keys(Protocol):
 
     def key(self, seconds: float | None = None) -> str | None:
         """The next key: a character, or enter, space, esc, up …; None if none came within `seconds`. KeyboardInterrupt on Ctrl-C."""
-        ...
-
-    def line(self, prompt: str) -> str:
-        """A line, edited as usual. EOFError on Ctrl-D."""
         ...
 
 
@@ -55,15 +50,6 @@ class TerminalKeys:
         if pressed.startswith("\x1b"):
             return _ARROWS.get(pressed[1:], "esc" if pressed == "\x1b" else "")
         return _NAMES.get(pressed, pressed)
-
-    def line(self, prompt: str) -> str:
-        with contextlib.suppress(ImportError):
-            import readline  # noqa: F401  (arrow keys work in input())
-        self.__exit__()
-        try:
-            return input(prompt)
-        finally:
-            self.__enter__()
 
 
 def interactive() -> bool:

@@ -27,6 +27,7 @@ LEVELS = (("junior", "junior"), ("mid", "mid"), ("senior", "senior"), ("red_flag
 GRADES = ((1, "forgot"), (2, "hard"), (3, "good"), (4, "easy"))
 HELP = (
     ("Space, Enter", "show the answer; in the chain, the follow-up's answer"),
+    ("a digit", "where a number is asked: begins yours; Enter ends it, Esc forgets it"),
     ("1 2 3 4", "grade yourself: forgot (it returns before the end), hard, good, easy"),
     ("a b c …", "tick what your answer had on the rubric; Enter then takes the grade that the ticks speak for"),
     ("m", "more: going deeper, worked numbers, code, common mistakes"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.markup import escape
 from rich.text import Text
 
 from infer_course.asked import Asked, asked_of
@@ -24,6 +25,7 @@ from infer_course.nodes import Card
 REVEAL = ("space", "enter")
 SKIP = ("j", "s")
 BACK = ("k", "u")
+NUMBER_BEGINS = "0123456789.~≈+-"
 
 
 class Leave(Exception):
@@ -107,37 +109,47 @@ class Sitting:
         if rating >= memory.GOOD:
             self._chain(card, kept)
 
-    def _number(self, card: Card, asked: Asked, review: Review) -> str:
-        """The reader's number, before the answer; a line without one is asked again. A key's letter instead of a number is that key."""
-        assert card.estimate is not None
-        units = ", ".join(name for name, _ in asked.choices if name)
-        while True:
-            typed = self._common(self.keys.line(f"Your number first{f' ({units})' if units else ''}; Enter goes without: ").strip())
-            if not typed or typed in SKIP or typed in BACK:
-                return typed
-            if typed == "?":
-                continue
-            judged = estimate.judge(typed, card.estimate.unit, card.estimate.tolerance, asked.choices)
-            if judged.value is not None:
-                review.estimate = judged.value
-                return ""
-            self.console.print(screen.said_of(judged, asked.answer, card.estimate.tolerance), highlight=False)
-
     def _wait(self, card: Card, review: Review, asked: Asked | None) -> bool:
         """Until the answer is wanted: True. False when the question was skipped or the last grade taken back."""
-        pressed = self._number(card, asked, review) if asked is not None else ""
-        if self.mode == "recall" and not pressed:
+        units = ", ".join(name for name, _ in asked.choices if name) if asked else ""
+        if asked:
+            self.console.print(f"[dim]Your number first{f', in {units}' if units else ''}: just type it. Then Space[/dim]")
+        elif self.mode == "recall":
             self.console.print("[dim]Answer aloud, then Space. ? lists the keys[/dim]")
         while True:
+            pressed = self._timed(card, review) if self.mode == "explain" else self._pressed()
             if pressed in REVEAL:
                 review.seconds = self.ticks() - review.started
                 return True
+            if asked and pressed and pressed in NUMBER_BEGINS:
+                self._number(card, asked, review, pressed)
             if pressed in SKIP:
                 self.todo = (*self.todo[1:], self.todo[0])
                 return False
             if pressed in BACK and self._take_back():
                 return False
-            pressed = self._timed(card, review) if self.mode == "explain" else self._pressed()
+
+    def _number(self, card: Card, asked: Asked, review: Review, typed: str) -> None:
+        """The reader's number, from its first sign on; Esc forgets it. Whether it is right is said with the answer."""
+        assert card.estimate is not None
+        with Live(console=self.console, auto_refresh=False, transient=True) as live:
+            while typed:
+                live.update(Text(f"Your number: {typed}\u2581"), refresh=True)
+                pressed = self.keys.key() or ""
+                if pressed == "enter":
+                    break
+                if pressed in ("esc", "backspace"):
+                    typed = typed[:-1] if pressed == "backspace" else ""
+                elif pressed == "space" or len(pressed) == 1:
+                    typed += " " if pressed == "space" else pressed
+        if not typed:
+            return
+        judged = estimate.judge(typed, card.estimate.unit, card.estimate.tolerance, asked.choices)
+        if judged.value is None:
+            self.console.print(f"{escape(typed)}? {screen.said_of(judged, asked.answer, card.estimate.tolerance)}", highlight=False)
+        else:
+            review.estimate = judged.value
+            self.console.print(f"Your number: [bold]{escape(typed)}[/bold]. Say how you came to it, then Space.", highlight=False)
 
     def _timed(self, card: Card, review: Review) -> str:
         """Shows the time that runs against the card's minutes while it waits for a key."""
@@ -178,7 +190,7 @@ class Sitting:
         def shown() -> RenderableType:
             return screen.rubric(self.graph, card, review.ticked, days, suggestion(self.cards[card.id], review.ticked))
 
-        fits = len(self.console.render_lines(shown())) < self.console.size.height
+        fits = len(self.console.render_lines(shown())) + 2 < self.console.size.height  # a suggestion takes a line
         with Live(shown(), console=self.console, auto_refresh=False, vertical_overflow="visible") as live:
             if not fits:
                 live.stop()
