@@ -124,13 +124,15 @@ class Scheduler:
         _check_output(plan, output)
         self._in_flight.popleft()
         now, token_ids, block_size = self._clock(), output.token_ids, self.kv.block_size
+        has_logprobs = bool(output.logprobs or output.prompt_logprobs)
         updates: list[RequestUpdate] = []
         for scheduled, request in zip(plan.scheduled, step.requests, strict=True):
-            new_tokens = ()
-            if scheduled.samples:
+            request_id, start, computed, samples, _, _, num_drafts = scheduled
+            new_tokens, status = (), request.status
+            if samples:
                 request.num_pending_samples -= 1
-                new_tokens = token_ids[scheduled.request_id]
-            if request.status is _FINISHED:
+                new_tokens = token_ids[request_id]
+            if status is _FINISHED:
                 continue  # aborted, or ended by an earlier output, while this step was on its way
             num_appended, reason = 0, None
             for token in new_tokens:
@@ -141,22 +143,19 @@ class Scheduler:
                 if reason is not None:
                     new_tokens = new_tokens[:num_appended]
                     break
-            logprobs = ()
-            if output.logprobs or output.prompt_logprobs:
-                logprobs = _take_logprobs(scheduled, request, num_appended, output)
-            if scheduled.num_drafts:
-                self._roll_back(scheduled, request, len(token_ids[scheduled.request_id]), step)
-            if request.status is not _RUNNING:
+            logprobs = _take_logprobs(scheduled, request, num_appended, output) if has_logprobs else ()
+            if num_drafts:
+                self._roll_back(scheduled, request, len(token_ids[request_id]), step)
+            if status is not _RUNNING:
                 self._life.waiting.grew(num_appended)  # preempted while this step was on its way
             elif request.num_computed_tokens >= (request.num_filed_blocks + 1) * block_size and request not in step.moved:
-                end = scheduled.start + len(scheduled.token_ids)
-                self.kv.file(request, min(end, request.num_computed_tokens, len(request.token_ids)))
+                self.kv.file(request, min(start + len(computed), request.num_computed_tokens, len(request.token_ids)))
             if request.group_id is not None:
                 self._life.release_siblings(request)
             if reason is not None:
                 self._life.finish(request, reason, now)
             if new_tokens:
-                updates.append(RequestUpdate(scheduled.request_id, new_tokens, reason, logprobs))
+                updates.append(RequestUpdate(request_id, new_tokens, reason, logprobs))
         self.step_records.append(step.record(now, len(self._life.running), self.num_waiting, self.kv.pool))
         return updates
 
