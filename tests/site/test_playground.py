@@ -177,6 +177,12 @@ def test_an_unknown_scenario_says_so_and_shows_another(playground):
     expect(page.locator("#pg-status")).to_have_text("There is no scenario “trash”; this is the first one.")
 
 
+def test_an_address_with_a_mistyped_setting_says_so(playground):
+    page = playground("?scenario=watermark&a.num_block=40")
+    expect(page.locator("#pg-status")).to_have_text("The address names what does not exist here: a.num_block.")
+    expect(page.locator("#pg-title")).to_have_text(PREPARED["watermark"].title)
+
+
 def test_a_run_that_cannot_be_loaded_says_what_to_do(visit):
     page = visit(PLACE)
     page.route("**/playground/thrash.json", lambda route: route.abort())
@@ -202,6 +208,7 @@ def test_it_fits_a_narrow_window_and_can_be_made_wider_inside(playground):
 def test_axe_finds_nothing(playground, root, options):
     page = playground("?scenario=four-answers-one-prompt", reduced_motion="reduce", **options)
     page.locator(".pg-name[data-request='2']").first.click()
+    page.get_by_label("Zoom").select_option("4")
     page.evaluate("document.querySelectorAll('main details').forEach(node => { node.open = true })")
     page.evaluate((root / "web" / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8"))
     found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")

@@ -31,7 +31,7 @@ FIGURES = (
     Figure("goodput", "Goodput, requests a second", "1/s", "high", "only those within the objective count"),
     Figure("preemptions", "Preemptions", "1", "low", ""),
     Figure("computed_tokens", "Positions computed", "tok", "low", "KV written: prompts and outputs, drafts included"),
-    Figure("again_tokens", "… of them again", "tok", "low", "thrown away by a preemption and computed once more"),
+    Figure("again_tokens", "Positions computed again", "tok", "low", "of those: thrown away by a preemption, computed once more"),
     Figure("cached_tokens", "Prompt tokens found, not computed", "tok", "high", "in the prefix cache, or by forking a sibling"),
     Figure("peak_blocks", "KV blocks in use, most", "blocks", "", ""),
     Figure("mean_batch", "Requests in a step, mean", "1", "", ""),

@@ -76,7 +76,7 @@ _ALL = (
         "A batch that waits for its slowest member",
         "静态批处理对比连续批处理",
         "Short and long answers share four places. In A a place that is done stays empty until the whole batch is, in B the"
-        " next request takes it in the same step. Compare the threads of waiting.",
+        " next request takes it in the same step. Compare the thin lines: waiting.",
         300,
         ("latency_mean", "output_tokens_per_s", "mean_batch"),
         _spec(
@@ -132,7 +132,7 @@ _ALL = (
         "Preempted: throw the KV away, or move it",
         "抢占：重算还是换出",
         "The same preemptions twice. A throws KV away and computes it again (vermillion); B copies it to the host and back, and"
-        " computes nothing twice. B wins over this link of 64 GB/s. Set it to 8, and it loses: recomputing is the cheaper copy.",
+        " computes nothing twice. B wins over this link of 64 GB/s. Set it to 8, and it loses: recomputing is cheaper.",
         300,
         ("again_tokens", "duration", "itl_max"),
         _spec(

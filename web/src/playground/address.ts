@@ -1,6 +1,6 @@
 /** The state of the page in its address: the scenario, and only what was changed of it, under short dotted names (`a.num_blocks=128`). */
 
-import type { Form, Scenario, Values } from "./view";
+import type { Field, Form, Scenario, Values } from "./view";
 
 export interface Place {
   id: string;
@@ -52,7 +52,16 @@ export function changes(base: Scenario, now: Scenario, form: Form): Map<string, 
 
 export const defaults = (fields: Form[keyof Form]): Values => Object.fromEntries(fields.map((field) => [field.name, field.default]));
 
-/** `base` with the changes put in. Names that do not exist are left for Python to refuse; nothing is silently dropped. */
+/** Dotted names that no field has: told to the reader, who may have mistyped one. */
+export function strange(changed: Map<string, string>, form: Form): string[] {
+  const fields = (part: string): Field[] => (/^t\d+$/.test(part) ? form.traffic : part === "m" ? form.machine : part === "o" ? form.objective : /^[ab]$/.test(part) ? form.engine : []);
+  return [...changed.keys()].filter((name) => {
+    const [part = "", key = ""] = name.split(".");
+    return name.includes(".") && !fields(part).some((field) => field.name === key) && !(/^[ab]$/.test(part) && key === "label");
+  });
+}
+
+/** `base` with the changes put in. What a field does not take is left in it, for Python to refuse by name. */
 export function apply(base: Scenario, changed: Map<string, string>, form: Form): Scenario {
   const now = structuredClone(base);
   const rows = Number(changed.get("rows") ?? now.traffic.length);

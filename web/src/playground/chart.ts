@@ -2,7 +2,7 @@
 
 import { h } from "../dom";
 import { describeRun } from "./moment";
-import { letter, stepAt, time, type Side, type View } from "./view";
+import { count, letter, plural, stepAt, time, type Side, type View } from "./view";
 
 const SVG = "http://www.w3.org/2000/svg";
 const LANE_KINDS = ["waiting", "preempted", "swapped", "prefill", "again", "decode", "drafts"];
@@ -63,7 +63,7 @@ export function chart(view: View, side: Side, index: number, hands: Hands): Char
     axis,
     cursor,
   );
-  const scroll = h("div", { class: "pg-scroll", onscroll: () => hands.scrolled(scroll.scrollLeft) }, plot);
+  const scroll = h("div", { class: "pg-scroll", role: "group", "aria-label": `Lanes of ${ab}`, onscroll: () => hands.scrolled(scroll.scrollLeft) }, plot);
   const now = h("p", { class: "pg-now" });
   const element = h(
     "section",
@@ -124,6 +124,8 @@ export function chart(view: View, side: Side, index: number, hands: Hands): Char
     },
     zoom(times) {
       plot.style.width = `${100 * times}%`;
+      if (times > 1) scroll.tabIndex = 0; // what scrolls can be scrolled by keyboard
+      else scroll.removeAttribute("tabindex");
       fit();
     },
   };
@@ -136,5 +138,5 @@ export function stepLine(side: Side, index: number): string {
   if (!step || index === last) return "everything is done";
   const tokens = step.runs.reduce((sum, run) => sum + run[3], 0);
   const budget = Number(side.engine["max_num_batched_tokens"]);
-  return `step ${index + 1} of ${last} takes ${time(step.ms)} and computes ${tokens.toLocaleString("en")} tokens of a budget of ${budget.toLocaleString("en")}`;
+  return `step ${index + 1} of ${last} takes ${time(step.ms)} and computes ${plural(tokens, "token")} of a budget of ${count(budget)}`;
 }

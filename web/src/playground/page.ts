@@ -5,7 +5,7 @@
 
 import { h, one } from "../dom";
 import { NoPythonError, PythonError, python } from "../python";
-import { apply, changes, read, write, type Place } from "./address";
+import { apply, changes, read, strange, write, type Place } from "./address";
 import { chart, type Chart } from "./chart";
 import { edit } from "./edit";
 import { describeRequest, describeStep } from "./moment";
@@ -135,7 +135,10 @@ function start(root: HTMLElement, known: { scenarios: Prepared[]; form: Form }):
   /** Shows a scenario; with changes, its own run until Python has made the other. */
   async function open(to: Place, remember = false): Promise<void> {
     const mine = (turn += 1);
+    form.busy(false);
     const scenario = known.scenarios.find((each) => each.id === to.id);
+    const unknown = strange(to.changes, known.form);
+    for (const name of unknown) to.changes.delete(name);
     const shown = scenario ?? (known.scenarios.find((each) => each.id === fallback) as Prepared);
     place = { ...to, id: shown.id, changes: scenario ? to.changes : new Map() };
     if (remember) history.pushState(null, "", write(place));
@@ -157,6 +160,7 @@ function start(root: HTMLElement, known: { scenarios: Prepared[]; form: Form }):
       place.at = at;
       await run();
     }
+    if (unknown.length) say(`${status.textContent} The address names what does not exist here: ${unknown.join(", ")}.`.trim());
   }
 
   async function run(): Promise<void> {
@@ -201,7 +205,6 @@ function start(root: HTMLElement, known: { scenarios: Prepared[]; form: Form }):
     const link = (event.target as HTMLElement).closest<HTMLAnchorElement>("a[data-scenario]");
     if (!link || event.metaKey || event.ctrlKey || event.shiftKey) return;
     event.preventDefault();
-    form.busy(false);
     void open({ id: link.dataset.scenario ?? "", at: null, changes: new Map() }, true);
   });
   addEventListener("popstate", () => void open(read(location.search, fallback)));
