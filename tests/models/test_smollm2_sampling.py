@@ -66,7 +66,7 @@ def test_options_leave_the_distribution_that_transformers_leaves(
     expected = processors(torch.tensor([prompt]), logits[-1:].clone()).log_softmax(-1)  # type: ignore[arg-type]
     # transformers adds small probabilities up from the other end, and keeps what equals the k-th
     assert int((found > float("-inf")).sum()) == pytest.approx(int((expected > float("-inf")).sum()), rel=1e-3)
-    torch.testing.assert_close(found.exp(), expected.exp(), atol=1e-5, rtol=1e-3)
+    assert float((found.exp() - expected.exp()).abs().sum()) < 5e-4
     assert float(found[0, int(sample(logits[-1:], rows))]) > float("-inf")
 
 
