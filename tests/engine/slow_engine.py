@@ -85,7 +85,9 @@ def fresh(llm: LLM, **changes: object) -> Scheduler:
 
 
 def request_of(llm: LLM, name: str, ask: Ask) -> Request:
-    return make_request(name, ask.prompt, ask.params, vocab_size=llm.model_config.vocab_size, eos_token_ids=llm._eos)
+    return make_request(
+        name, ask.prompt, ask.params, vocab_size=llm.model_config.vocab_size, eos_token_ids=llm.loaded.checkpoint.eos_token_ids
+    )
 
 
 def check(ask: Ask, request: Request) -> None:

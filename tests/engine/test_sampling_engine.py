@@ -77,7 +77,7 @@ def test_every_mixture_of_options_gives_the_same_tokens_alone_and_in_any_engine(
     rng, seen = random.Random(seed), Counter()
     asks = [_ask(rng, llm.model_config.vocab_size) for _ in range(14)]
     for ask in asks:
-        ask.expected = slow_generate(llm, ask.prompt, ask.params, llm._eos)
+        ask.expected = slow_generate(llm, ask.prompt, ask.params, llm.loaded.checkpoint.eos_token_ids)
     for options in SETTINGS.values():
         scheduler = fresh(llm, **{"num_blocks": 120, "async_scheduling": False, "max_num_seqs": 8, "max_num_batched_tokens": 64} | options)
         order = rng.sample(range(len(asks)), len(asks))
