@@ -79,7 +79,7 @@ def test_long_requests_are_limited_by_the_cache_and_short_ones_by_time() -> None
 
 
 def test_a_target_below_the_floor_is_out_of_reach_and_says_by_what() -> None:
-    with pytest.raises(UnreachableTargetError, match=r"TPOT: 4\.5 ms and 2\.0 ms"):
+    with pytest.raises(UnreachableTargetError, match=r"TPOT: 4\.5 ms, and 2\.0 ms"):
         c.replicas_needed(GPU, LLAMA, 1, 100, 100, 1000 * MS, 2 * MS)
     with pytest.raises(UnreachableTargetError, match="TTFT"):
         c.replicas_needed(GPU, LLAMA, 1, 4000, 100, 10 * MS, 100 * MS)

@@ -16,7 +16,7 @@ from infer_lab.formulas import untraced
 from infer_lab.units import Quantity
 
 FIELDS = (
-    Field("rate", "Requests a second", "20", "amount", "1/s", low=1e-6, high=1e6, hint="at the peak that must be carried"),
+    Field("rate", "Requests a second", "100", "amount", "1/s", low=1e-6, high=1e6, hint="at the peak that must be carried"),
     Field("prompt", "Prompt tokens", "1000", low=1, high=10**7, hint="mean"),
     Field("cached", "of which cached", "0", low=0, high=10**7, hint="prefix-cache hits, mean"),
     Field("output", "Output tokens", "300", low=1, high=10**6, hint="mean"),
@@ -34,7 +34,7 @@ FIELDS = (
         "share",
         low=0.01,
         high=1,
-        hint="share of the roofline’s floor that the engine reaches: measure it",
+        hint="share of the roofline’s speed that the engine reaches",
     ),
     choices.util_field(),
     choices.overhead_field(),
@@ -113,7 +113,7 @@ def _plot(sheet: Sheet, gpu: Any, model: Any, prompt: int, output: int, values: 
     lines = (
         Line("TPOT on a replica", "predicted", tuple(a for a, _ in shown), tuple(b for _, b in shown)),
         Line("target", "limit", (0.0, shown[-1][0]), (target, target)),
-        Line(f"you: {n:,} replicas", "predicted", (here,), (float(token_ms(here) or 0),)),
+        Line(f"you: {n:,} {'replica' if n == 1 else 'replicas'}", "predicted", (here,), (float(token_ms(here) or 0),)),
     )
     sheet.plot = Plot("Time between tokens, by the load on a replica", "requests a second on a replica", "TPOT, ms", lines)
     sheet.see = "The line ends where the cache is full or no batch keeps up. Fewer replicas move you to the right."

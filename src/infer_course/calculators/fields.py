@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ class Field:
         if not found or len(text) > 40:
             raise FieldError(self.name, f"write a number{f', in {self._spoken_unit}' if self.unit else ''}, such as {self.default}")
         value, unit = float(re.sub(r"[,_ ]", "", found[1])), found[2].strip()
+        if not math.isfinite(value):
+            raise FieldError(self.name, "write a number of reasonable size")
         read = getattr(self, f"_{self.kind}")(value, unit)
         plain = float(read.to(self.unit).value if isinstance(read, Quantity) else read)
         if not self.low <= plain <= self.high:

@@ -12,6 +12,7 @@ from infer_course.figure import data_table, html_of
 from infer_lab import calculator
 from infer_lab.formulas import Call
 
+LONG = 14  # characters of an option that want the whole width
 NUMERIC = {"count": "numeric", "number": "decimal", "share": "text", "amount": "text", "choice": ""}
 
 
@@ -46,9 +47,10 @@ def _field(key: str, field: Field, texts: Mapping[str, str], read: Read) -> str:
         box = f'<input type="text" inputmode="{mode}" autocomplete="off" spellcheck="false" {attributes} value="{escape(text)}">'
         control = f'<span class="il-calc-entry">{box}{f"<span aria-hidden=true>{escape(unit)}</span>" if unit else ""}</span>'
     hidden = " hidden" if field.name in read.hidden else ""
+    wide = " is-wide" if max((len(label) for _, label in field.options), default=0) > LONG else ""
     spoken = f'<span class="il-vh">, in {escape(unit)}</span>' if unit else ""
     return (
-        f'<div class="il-calc-field" data-field="{field.name}" data-default="{escape(field.default)}"{hidden}>'
+        f'<div class="il-calc-field{wide}" data-field="{field.name}" data-default="{escape(field.default)}"{hidden}>'
         f'<label for="{name}">{escape(field.label)}{spoken}</label>{control}'
         f'<p class="il-calc-hint" id="{name}-hint">{escape(field.hint)}</p>'
         f'<p class="il-calc-said" id="{name}-said"{" data-error" if error else ""}>{escape(error or spelt)}</p></div>'

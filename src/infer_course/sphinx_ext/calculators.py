@@ -71,7 +71,8 @@ def _box(name: str, title: str, key: str, home: bool, link: str, inputs: str, se
         '<p class="il-calc-noscript">These are the results for the values shown. Changing them needs JavaScript.</p>'
         '<p class="il-calc-tools il-js"><button type="button" class="il-btn il-btn--quiet" data-do="copy">Copy link</button>'
         '<button type="button" class="il-btn il-btn--quiet" data-do="reset" hidden>Reset</button></p>'
-        '<p class="il-calc-status" role="status"></p></div>'
+        '<p class="il-calc-status" role="status"></p>'
+        f'<p class="il-calc-bar" aria-hidden="true">{escape(seen["headline"])}</p></div>'
         f'<div class="il-calc-out">{seen["html"]}</div></div>{carried}</section>'
     )
 

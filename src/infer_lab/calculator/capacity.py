@@ -184,7 +184,9 @@ def replicas_needed(
         while not enough(high):
             high *= 2
             if high > MOST_REPLICAS:
-                raise UnreachableTargetError(f"not even {MOST_REPLICAS:,} replicas of {tp} × {gpu.name} do it: {failed}")
+                raise UnreachableTargetError(
+                    f"no number of replicas of {tp} × {gpu.name} meets this, however little each has to do. {failed}"
+                )
         low = high // 2
         while high - low > 1:
             middle = (low + high) // 2
@@ -210,9 +212,9 @@ def misses(gpu: Gpu, model: ModelConfig, rate: Quantity, prompt: Count, output: 
     if batch > fits:
         return f"cache: {batch:,} requests run at once and {fits:,} fit"
     if first > ttft:
-        return f"TTFT: {_ms(first)} and {_ms(ttft)} is the target"
+        return f"TTFT: {_ms(first)}, and {_ms(ttft)} is the target"
     token = decode_time_per_token(*shared, *decode)
-    return f"TPOT: {_ms(token)} and {_ms(tpot)} is the target" if token > tpot else ""
+    return f"TPOT: {_ms(token)}, and {_ms(tpot)} is the target" if token > tpot else ""
 
 
 def _ms(time: Quantity) -> str:

@@ -31,6 +31,7 @@ function calculator(box: HTMLElement): void {
   const form = one<HTMLFormElement>("form", box);
   const out = one(".il-calc-out", box);
   const status = one(".il-calc-status", box);
+  const bar = one(".il-calc-bar", box); // the first words of the results, where they are below the fields
   const reset = one<HTMLButtonElement>("[data-do=reset]", box);
   if (!form || !out || !status || !reset) return;
   const fields = all(".il-calc-field", form);
@@ -75,6 +76,7 @@ function calculator(box: HTMLElement): void {
     out.innerHTML = view.html; // our own, escaped where it is made
     for (const [kind, state] of open) for (const part of all<HTMLDetailsElement>(`details.${kind.split(" ")[0]}`, out)) part.open = state;
     scrollers(out);
+    if (bar) bar.textContent = view.headline;
     keep(view.query);
     tell("");
     announce(view.headline);

@@ -1,4 +1,4 @@
-"""No property here is about time: a busy machine must not fail one."""
+"""No property is about time: a busy machine must not fail one."""
 
 from hypothesis import settings
 
