@@ -8,9 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 
-from infer_lab import calculator
 from infer_lab.errors import InferLabError
-from infer_lab.presets import preset
 
 
 def call(module: str, function: str, arguments: str) -> str:
@@ -31,8 +29,3 @@ def call(module: str, function: str, arguments: str) -> str:
 def ready() -> bool:
     """Answers once everything is loaded."""
     return True
-
-
-def explained(function: str, model: str) -> str:
-    """A calculator's formula for a model, once in names and once in numbers: the smallest useful call, and the test of the way here."""
-    return calculator.explain(getattr(calculator, function), preset(model))

@@ -9,9 +9,7 @@ import zipfile
 
 import pytest
 
-from infer_course import browser, browser_pack
-from infer_lab import calculator
-from infer_lab.presets import preset
+from infer_course import browser, browser_pack, calculators
 
 CALL = """async ({ module, fn, args }) => {
   const { python } = await import(document.documentElement.dataset.content_root + "_static/gen/python.mjs");
@@ -63,8 +61,8 @@ def test_the_page_computes_what_the_library_computes_from_the_site_alone(visit):
     page = visit("book/status.html")
     page.set_default_timeout(60_000)
     assert not page.workers, "Python is started when somebody asks for it"
-    shown = page.evaluate(CALL, {"module": "infer_course.browser", "fn": "explained", "args": ["kv_bytes_per_token", "llama-3-8b"]})
-    assert shown["value"] == str(calculator.explain(calculator.kv_bytes_per_token, preset("llama-3-8b")))
+    shown = page.evaluate(CALL, {"module": "infer_course.calculators", "fn": "view", "args": ["kv-cache", {}]})
+    assert shown["value"]["headline"] == calculators.view("kv-cache", {})["headline"]
     assert len(shown["said"]) >= 2 and "13 MB" in shown["said"][0]
     again = page.evaluate(CALL, {"module": "infer_course.browser", "fn": "ready", "args": {}})
     assert again == {"value": True, "said": []}
