@@ -28,7 +28,7 @@ class Browser {
     const query = new URLSearchParams(location.search);
     this.controls.show(read(location.search));
     const facets = one<HTMLDetailsElement>(".il-facets", form);
-    if (facets && !BESIDE.matches && isAll({ ...read(location.search), q: "" })) facets.open = false;
+    if (facets && !BESIDE.matches) facets.open = false; // the questions come first on a small screen
     BESIDE.addEventListener("change", () => facets && BESIDE.matches && (facets.open = true));
     if (query.has("random") && this.random(true)) return;
     form.addEventListener("submit", (event) => {
@@ -74,6 +74,9 @@ class Browser {
     const query = view.q.trim();
     history.replaceState(null, "", `${location.pathname}${write(view)}${location.hash}`);
     this.links(view);
+    const summary = one(".il-facets > summary", this.controls.form);
+    const chosen = [...view.level, ...view.kind, view.part, view.set, view.tag, view.planned].filter(Boolean).length;
+    if (summary) summary.textContent = chosen > 0 ? `Filters (${chosen})` : "Filters";
     if (!query) {
       this.controls.count(this.list.rows, view);
       if (view.set) this.list.inOrder(passing);

@@ -66,28 +66,44 @@ interface Query {
 type Looked = Map<number, { score: number; terms: string[] }>;
 
 /** What explains stands before what lists. */
-const WEIGHT: Record<Kind, number> = { question: 1, lesson: 1, lab: 0.8, record: 0.5, set: 0.5, planned: 0.5, part: 0.15, page: 0.25 };
+const WEIGHT: Record<Kind, number> = { question: 1, lesson: 1, lab: 0.7, record: 0.5, set: 0.5, planned: 0.5, part: 0.15, page: 0.25 };
 /** The section of a card that is in Chinese: quoted to those who ask in Chinese. */
 const CHINESE = "中文回答";
+const KEPT = 200;
+
+/** Where a word may be two: anywhere inside a long one, between a number and its unit. */
+function seams(word: string): number[] {
+  if (/^[a-z]{6,}$/.test(word)) return Array.from({ length: word.length - 4 }, (_, index) => index + 2);
+  const number = /^\d+(?=[a-z]+$)/.exec(word);
+  return number ? [number[0].length] : [];
+}
+
 const whole = (text: string): string[] => [text];
 
 export class Engine {
-  private readonly index: MiniSearch<Doc>;
+  private readonly index = new MiniSearch<Doc>({ fields: ["title", "heading", "text"], tokenize: terms, processTerm: (term) => term });
   private readonly entries: Entry[];
+  private readonly looked = new Map<string, Looked>();
 
-  constructor(data: Data) {
+  /** Reads everything in small steps, so that the page goes on answering meanwhile. */
+  static async of(data: Data): Promise<Engine> {
+    const engine = new Engine(data);
+    await engine.index.addAllAsync(engine.docs.splice(0), { chunkSize: 40 });
+    return engine;
+  }
+
+  private readonly docs: Doc[] = [];
+
+  private constructor(data: Data) {
     const seen = new Set<number>();
-    const docs: Doc[] = [];
     this.entries = data.entries.map(([at, anchor, heading, text], id) => {
       const page = data.pages[at];
       if (!page) throw new Error(`entry ${id} is of no page`);
       const title = seen.has(at) ? "" : [page.title, page.zh, page.more].filter(Boolean).join(" ");
       seen.add(at);
-      docs.push({ id, title, heading, text });
+      this.docs.push({ id, title, heading, text });
       return { page, anchor, heading, text };
     });
-    this.index = new MiniSearch<Doc>({ fields: ["title", "heading", "text"], tokenize: terms, processTerm: (term) => term });
-    this.index.addAll(docs);
   }
 
   find(query: string): Found {
@@ -112,19 +128,23 @@ export class Engine {
 
   /** Entries that have the word, a form of it, two words that make it up, or (while it is being typed) something that begins with it. */
   private look(word: string, last: boolean): Looked {
+    const key = `${word} ${last}`;
+    const known = this.looked.get(key);
+    if (known) return known;
     const root = stem(word);
     const prefix = root.length >= 4 || (last && root.length >= 2);
     const exact = { queries: [word], boost: { title: 6, heading: 4 } };
     const found = this.search(prefix ? [exact, { queries: [root], prefix: true, boost: { title: 4, heading: 2.5 } }] : [exact]);
     for (const [id, two] of this.inTwo(word)) if ((found.get(id)?.score ?? 0) < two.score) found.set(id, two);
+    if (this.looked.size > KEPT) this.looked.clear();
+    this.looked.set(key, found);
     return found;
   }
 
-  /** `kvcache` for entries that say "KV cache" or "KV-cache". */
+  /** `kvcache` for entries that say "KV cache" or "KV-cache", `80gb` for "80 GB". */
   private inTwo(word: string): Looked {
     const found: Looked = new Map();
-    if (!/^[a-z]{6,}$/.test(word)) return found;
-    for (let at = 2; at <= word.length - 3; at++) {
+    for (const at of seams(word)) {
       const [first, second] = [word.slice(0, at), word.slice(at)];
       const left = this.search([{ queries: [first], boost: { title: 6, heading: 4 } }]);
       const right = left.size > 0 ? this.search([{ queries: [second], boost: { title: 6, heading: 4 } }]) : left;

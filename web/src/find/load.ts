@@ -11,7 +11,7 @@ export function engine(): Promise<Engine> {
       if (!answer.ok) throw new Error(`find.json: ${answer.status}`);
       return answer.json() as Promise<Data>;
     })
-    .then((data) => new Engine(data))
+    .then((data) => Engine.of(data))
     .catch((error: unknown) => {
       loading = undefined; // the next try may go well
       throw error;

@@ -2,11 +2,12 @@
  * Words of a text, for search in English and Chinese.
  *
  * Chinese has no spaces: a run of it is cut into its characters and each pair of neighbours, which needs no dictionary. A compound name
- * (PagedAttention, block_table) is itself and its parts.
+ * (PagedAttention, block_table, 80GB) is itself and its parts.
  */
 
 import { stemmer } from "stemmer";
 
+const PLAIN = /^[a-z]+$/; // most words, and there is nothing to cut
 const HAN = /^\p{Script=Han}/u;
 const STOP = new Set("a an and are as at be by can do does for from how i in is it its me my of on or the this to use used we what when which why with you your".split(" "));
 
@@ -27,7 +28,8 @@ export function runs(text: string): Run[] {
 }
 
 function parts(word: string): string[] {
-  const cut = word.split(/_+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/).filter(Boolean);
+  if (PLAIN.test(word)) return [word];
+  const cut = word.split(/_+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=^\d+)(?=[A-Za-z])/).filter(Boolean);
   const lower = word.toLowerCase();
   return cut.length > 1 ? [lower, ...cut.map((part) => part.toLowerCase())] : [lower];
 }
