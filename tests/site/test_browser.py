@@ -68,6 +68,7 @@ def test_a_choice_says_how_many_it_would_leave(visit, graph):
         ("quantize", "kv-cache-principle", "quantized"),
         ("显存", "kv-cache-principle", "显存"),
         ("占多少字节", "kv-cache-size-calculation", "占多少字节"),
+        ("80gb", "kv-cache-size-calculation", "80"),
         ("131072", "kv-cache-size-calculation", "131,072"),
     ],
 )
@@ -186,7 +187,8 @@ def test_on_a_phone_the_filters_fold_and_nothing_scrolls_sideways(visit):
     expect(page.get_by_role("searchbox")).to_be_visible()
     expect(page.get_by_role("combobox", name="Set")).to_be_hidden()
     page.get_by_text("Filters", exact=True).click()
-    expect(page.get_by_role("combobox", name="Set")).to_be_visible()
+    page.get_by_role("combobox", name="Set").select_option("last-hour")
+    expect(page.get_by_text("Filters (1)", exact=True)).to_be_visible()
     page.get_by_role("searchbox").fill("cache")
     expect(page.locator(".il-hits > li:visible").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

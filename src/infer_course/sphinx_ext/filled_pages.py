@@ -16,7 +16,7 @@ from infer_course.sphinx_ext.questions import page_of_set
 def replace_search(app: Sphinx) -> None:
     """Event `builder-inited`: the builder makes no index of its own; `find_data` makes one that forgives typing errors."""
     if app.builder.format == "html":
-        app.builder.search = False
+        app.builder.search = False  # type: ignore[attr-defined]
 
 
 def write(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
