@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infer_course.drill import estimate, memory, plan, queue
@@ -90,7 +90,7 @@ def test_new_cards_of_today_count_against_the_limit() -> None:
 ratings = st.lists(st.integers(1, 4), max_size=60)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(ratings, st.integers(1, 12))
 def test_a_forgotten_card_returns_before_the_end_and_no_card_is_lost(grades: list[int], size: int) -> None:
     by_id = {card.id: card for card in CARDS}
@@ -109,7 +109,7 @@ def test_a_forgotten_card_returns_before_the_end_and_no_card_is_lost(grades: lis
     assert not todo and not left
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 40), st.integers(1, 120), st.integers(0, 30), st.sampled_from([None, (0,), (1, 2)]))
 def test_a_plan_never_takes_more_than_the_days_have_and_says_what_it_leaves_out(
     days: int, minutes: int, seen: int, parts: tuple[int, ...] | None

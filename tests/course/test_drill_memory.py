@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infer_course.drill import memory
@@ -35,7 +35,7 @@ def test_the_log_in_any_order_gives_the_same_memory() -> None:
     assert all(first[card].reviews == 12 for card in first)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(60_000, 400 * DAY_MS), st.integers(1, 4)), min_size=1, max_size=10))
 def test_an_interval_is_whole_days_from_one_day_to_a_year(steps: list[tuple[int, int]]) -> None:
     at, known = 1_700_000_000_000, None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infer_course.drill.progress import NewerProgressError, Progress, ProgressError, canonical, dumps, loads, merge
@@ -33,7 +33,7 @@ files = st.builds(
 progresses = files.map(lambda raw: loads(json.dumps(raw)))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(progresses, progresses, progresses)
 def test_merge_is_commutative_associative_and_idempotent(one: Progress, two: Progress, three: Progress) -> None:
     assert merge(one, two) == merge(two, one)
@@ -42,7 +42,7 @@ def test_merge_is_commutative_associative_and_idempotent(one: Progress, two: Pro
     assert merge(merge(one, two), two) == merge(one, two)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(progresses, progresses)
 def test_merge_loses_nothing(one: Progress, two: Progress) -> None:
     both = merge(one, two)
@@ -54,7 +54,7 @@ def test_merge_loses_nothing(one: Progress, two: Progress) -> None:
         assert kept in one.reviews or kept in two.reviews
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(progresses)
 def test_what_is_written_is_read_back_and_written_alike(progress: Progress) -> None:
     assert loads(dumps(progress)) == progress
