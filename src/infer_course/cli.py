@@ -21,6 +21,7 @@ from infer_course.drill.commands import drill
 from infer_course.drill.progress_commands import progress_app
 from infer_course.graph import Graph, load
 from infer_course.loader import find_root
+from infer_course.mock.commands import mock
 from infer_course.schema import json_schema
 from infer_course.shown import count
 from infer_lab.errors import UserError
@@ -31,6 +32,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
 app.command()(drill)
+app.command()(mock)
 app.add_typer(progress_app, name="progress")
 
 

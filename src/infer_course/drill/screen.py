@@ -85,8 +85,8 @@ def suggested(grade: int | None) -> str:
     return "" if grade is None else f"\n[dim]Your ticks say:[/dim] {dict(GRADES)[grade]} [dim](Enter)[/dim]"
 
 
-def rubric(graph: Graph, card: Card, ticked: Collection[str], intervals: Sequence[int], suggestion: int | None = None) -> RenderableType:
-    """The checklist with its keys, and the line of grades with the days that each would give."""
+def checklist(graph: Graph, card: Card, ticked: Collection[str]) -> RenderableType:
+    """The rubric's items by level, with their keys."""
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column()
@@ -99,6 +99,12 @@ def rubric(graph: Graph, card: Card, ticked: Collection[str], intervals: Sequenc
             mark = "[x]" if item.id in ticked else "[ ]"
             colour = ("red" if level == "red_flag" else "green") if item.id in ticked else ""
             table.add_row(Text(f"{keys.get(item.id, ' ')} {mark}", style=colour), Markdown(readable(item.text, graph)))
+    return table
+
+
+def rubric(graph: Graph, card: Card, ticked: Collection[str], intervals: Sequence[int], suggestion: int | None = None) -> RenderableType:
+    """The checklist, and the line of grades with the days that each would give."""
+    table = checklist(graph, card, ticked)
     grades = "   ".join(
         f"[bold]{grade}[/bold] {name} [dim]({_days(days)})[/dim]" for (grade, name), days in zip(GRADES, intervals, strict=True)
     )
