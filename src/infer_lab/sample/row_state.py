@@ -21,7 +21,8 @@ class TokenCounts:
     """How often each token stands in a request's output, and whether it stands in prompt or output: a slot for each request with a
     penalty.
 
-    output int32 [slots, vocab_size], known bool [slots, vocab_size]. Grows by doubling; without penalties it takes no memory.
+    output int32 [slots, vocab_size], known bool [slots, vocab_size]. Grows by doubling, 5 bytes a
+    slot and token of the vocabulary; without penalties it takes no memory.
     """
 
     def __init__(self, vocab_size: int, device: torch.device) -> None:
