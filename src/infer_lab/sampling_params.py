@@ -46,8 +46,9 @@ _ELSEWHERE = {
 class SamplingParams:
     """max_tokens: generate at most so many. min_tokens: the end token and stop tokens are masked, and stop strings not looked for,
         before so many were generated (the model's context still ends a request).
-    temperature: 0 is greedy, and the default (vLLM's is 1). top_k 0 (or -1), top_p 1 and min_p 0 switch those filters off. min_p: the least probability that a token may
-        have, as a share of the likeliest token's.
+    temperature: 0 is greedy, and the default (vLLM's is 1).
+    top_k 0 (or -1), top_p 1 and min_p 0 switch those filters off. min_p: the least probability that a token may have, as a share of the
+        likeliest token's.
     seed: fixes the request's own random stream (drawn by position, so batch mates, chunking and preemption do not change it); None
         takes a fresh one. Sequence i of n has seed + i.
     repetition_penalty: divides the positive logits, and multiplies the negative ones, of tokens in prompt or output.
