@@ -144,7 +144,7 @@ def test_overall_is_the_lower_median() -> None:
 
 
 class Script:
-    """Lines where a line is read, keys where a key is: in the order of one list. `^C` interrupts."""
+    """Keys in the order of a list; `line` types a line. `^C` interrupts."""
 
     def __init__(self, *pressed: str) -> None:
         self.pressed: Iterator[str] = iter(pressed)
@@ -156,8 +156,9 @@ class Script:
             return one
         raise AssertionError("the interview waits for a key that the script does not have")
 
-    def line(self, prompt: str) -> str:
-        return self.key() or ""
+
+def line(text: str = "") -> tuple[str, ...]:
+    return (*("space" if letter == " " else letter for letter in text), "enter")
 
 
 def play(graph: Graph, *pressed: str, level: str = "senior", cards: tuple[str, ...] = (FIRST, SECOND)) -> tuple[str, Room]:
@@ -177,26 +178,9 @@ def written(graph: Graph, room: Room, level: str = "senior") -> str:
 def test_an_interview_asks_after_what_was_missing_and_the_report_says_what_to_do(tree: Tree) -> None:
     tree.write(f"questions/part0/{FIRST}.md", card(FIRST, 3, SECOND).replace("sources:", ESTIMATE, 1))
     graph = load(tree.root)
-    shown, room = play(
-        graph,
-        "Which model?",
-        "64 KiB",
-        "space",
-        "b",
-        "space",
-        "space",
-        "n",  # first: one item; its missing one is asked after
-        "",
-        "space",
-        "a",
-        "b",
-        "c",
-        "space",
-        "space",
-        "y",
-        "space",
-        "p",  # second: all items; the chain goes deeper
-    )
+    one_of_three = (*line("Which model?"), *line("64 KiB"), "space", "b", "space", "space", "n")  # its missing one is asked after
+    all_of_them = (*line(), "space", "a", "b", "c", "space", "space", "y", "space", "p")  # the chain goes deeper
+    shown, room = play(graph, *one_of_three, *all_of_them)
     first, second = room.answers
     assert first.clarified == "Which model?" and first.estimate == 64 and "too small" in first.verdict
     assert [one.item for one in first.asked] == ["formula"] and [one.chain for one in second.asked] == [0, 1]
@@ -209,21 +193,21 @@ def test_an_interview_asks_after_what_was_missing_and_the_report_says_what_to_do
 
 def test_leaving_early_keeps_what_was_answered_and_names_what_was_not_reached(tree: Tree) -> None:
     graph = load(tree.root)
-    for leave in ("q", "^C"):
-        _, room = play(graph, "", "space", "a", "b", "c", "space", "space", "y", "space", "y", "", leave)
+    for leave in ((*line("q"), "q"), ("^C",)):
+        _, room = play(graph, *line(), "space", "a", "b", "c", "space", "space", "y", "space", "y", *leave)
         assert [answer.card for answer in room.answers] == [FIRST]
         assert "## Not reached" in written(graph, room) and graph.cards[SECOND].title.en in written(graph, room)
 
 
 def test_a_question_that_was_left_out_is_not_scored(tree: Tree) -> None:
     graph = load(tree.root)
-    _, room = play(graph, "", "j", "", "q")
+    _, room = play(graph, *line(), "j", *line(), "q")
     assert room.answers == [] and "0 of 2 questions" in written(graph, room)
 
 
 def test_the_drill_gets_each_question_with_a_grade_by_share(tree: Tree) -> None:
     graph = load(tree.root)
-    _, room = play(graph, "", "space", "a", "space", "space", "y", "", "q")
+    _, room = play(graph, *line(), "space", "a", "space", "space", "y", *line(), "q")
     (kept,) = reviews(graph, room.answers, "senior", 1_800_000_000_000)
     assert (kept["card"], kept["rating"], kept["mode"], kept["mock"], kept["rubric"]) == (FIRST, 1, "explain", True, ["formula"])
     assert items_of(graph.cards[FIRST].rubric)[0].follow_up

@@ -84,8 +84,8 @@ def choose(rows: Sequence[Mapping[str, Any]], role: Role, level: str, minutes: i
     if numbered := next((row for row in left if row["estimate"] and _minutes(row) <= minutes), None):
         take(numbered)
     while left:
-        fresh = next((row for row in left if fits(row) and not lessons & _lessons(row)), None)
-        found = fresh or next((row for row in left if fits(row)), None)
+        fresh = [row for row in left if not lessons & _lessons(row)]
+        found = next((row for row in fresh or left if fits(row)), None)
         if found is None:
             break
         take(found)

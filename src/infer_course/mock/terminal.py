@@ -53,7 +53,7 @@ class Room:
         self.console.print(Rule(f"[dim]{place}[/dim]", align="left", style="dim"))
         self.console.print(Text(card.title.en, style="bold"))
         self.console.print(Text(card.title.zh, style="dim"))
-        answer.clarified = self.keys.line("What would you ask first, or assume? (Enter: nothing) ").strip()
+        answer.clarified = self._typed("What would you ask first, or assume? (Enter: nothing)")
         self._estimate(card, answer)
         if not self._explain(card, answer):
             return
@@ -69,7 +69,7 @@ class Room:
         if asked is None or card.estimate is None:
             return
         units = ", ".join(name for name, _ in asked.choices if name)
-        while typed := self.keys.line(f"Your estimate{f' ({units})' if units else ''}; Enter goes without: ").strip():
+        while typed := self._typed(f"Your estimate{f' ({units})' if units else ''}; Enter goes without:"):
             judged = estimate.judge(typed, card.estimate.unit, card.estimate.tolerance, asked.choices)
             words = screen.said_of(judged, asked.answer, card.estimate.tolerance)
             self.console.print(words, highlight=False)
@@ -116,6 +116,22 @@ class Room:
         while (pressed := self._pressed()) not in REPLY_KEYS:
             pass
         answer.asked.append(Asked(item, chain, REPLY_KEYS[pressed]))
+
+    def _typed(self, prompt: str) -> str:
+        """A line, key by key, so that Ctrl-C and the end of input mean the same as everywhere; Esc empties it."""
+        typed = ""
+        with Live(console=self.console, auto_refresh=False, transient=True) as live:
+            while True:
+                live.update(Text(f"{prompt} ", style="dim").append(f"{typed}\u2581", style="not dim"), refresh=True)
+                pressed = self.keys.key() or ""
+                if pressed == "enter":
+                    break
+                if pressed in ("esc", "backspace"):
+                    typed = typed[:-1] if pressed == "backspace" else ""
+                elif pressed == "space" or len(pressed) == 1:
+                    typed += " " if pressed == "space" else pressed
+        self.console.print(Text(f"{prompt} ", style="dim").append(typed, style="not dim bold"))
+        return typed.strip()
 
     def _pressed(self, seconds: float | None = None) -> str:
         pressed = self.keys.key(seconds) or ""
