@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -91,6 +92,10 @@ def test_buckets_are_inclusive_and_cumulative() -> None:
         histogram.observe(value)
     assert list(histogram.cumulative()) == [("1.0", 2), ("2.0", 3), ("5.0", 4), ("+Inf", 5)]
     assert (histogram.count, histogram.total) == (5, 15)
+    together = Histogram((1, 2, 5))
+    together.observe_all(np.array([0.5, 1, 1.5, 5, 7]))
+    together.observe_all(np.array([]))
+    assert (together.counts, together.total) == (histogram.counts, histogram.total)
 
 
 def _never_less(before: dict[str, Any], after: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 Why not decode each token: a character may be spread over several. Why not decode everything again with each token: that is quadratic.
 
 Byte-level tokenizers (SmolLM2, Llama 3, Qwen) make it simple: a token is some bytes, and an incremental UTF-8 decoder holds back the bytes
-of an unfinished character, three at most. It knows such a one from a U+FFFD that the model really wrote. For all other tokenizers only
+of an unfinished character, three at most. It knows one from a U+FFFD that the model really wrote. For all other tokenizers only
 `decode` is known, and a short window of tokens is decoded again with each new one.
 """
 
@@ -35,17 +35,23 @@ def detokenizer_for(tokenizer: Tokenizer) -> Detokenizer:
 
 
 class ByteDetokenizer:
-    """token_bytes: what a token adds to the text."""
+    """token_bytes: what a token adds to the text. _begun: the bytes of an unfinished character."""
 
     def __init__(self, token_bytes: Callable[[int], bytes]) -> None:
         self._token_bytes = token_bytes
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._begun = b""
 
     def add(self, *token_ids: int) -> str:
-        return self._decoder.decode(b"".join(map(self._token_bytes, token_ids)))
+        return self._decode(b"".join(map(self._token_bytes, token_ids)), final=False)
 
     def flush(self) -> str:
-        return self._decoder.decode(b"", final=True)
+        return self._decode(b"", final=True)
+
+    def _decode(self, new: bytes, final: bool) -> str:
+        known = self._begun + new
+        text, used = codecs.utf_8_decode(known, "replace", final)
+        self._begun = known[used:]
+        return text
 
 
 class WindowDetokenizer:

@@ -16,9 +16,9 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
@@ -74,6 +74,12 @@ class Histogram:
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+    def observe_all(self, values: np.ndarray) -> None:
+        buckets, counts = np.unique(np.searchsorted(self.bounds, values), return_counts=True)
+        for bucket, count in zip(buckets.tolist(), counts.tolist(), strict=True):
+            self.counts[bucket] += count
+        self.total += float(values.sum())
 
     @property
     def count(self) -> int:
@@ -155,12 +161,10 @@ class EngineMetrics:
 
     def _observe_gaps(self, sequence: SequenceState) -> None:
         """The times of tokens that were not looked at yet."""
-        histogram = self._histograms["inter_token_latency_seconds"]
-        times = sequence.token_times
-        for before, after in pairwise(times[max(0, sequence.num_observed - 1) :]):
-            if after > before:
-                histogram.observe(after - before)
-        sequence.num_observed = len(times)
+        start, end = max(0, sequence.num_observed - 1), len(sequence.token_ids)
+        gaps = np.diff(np.array(sequence.request.timeline.token_times[start:end]))
+        self._histograms["inter_token_latency_seconds"].observe_all(gaps[gaps > 0])
+        sequence.num_observed = end
 
     # -- who looks -----------------------------------------------------------------------------------------------------------
 

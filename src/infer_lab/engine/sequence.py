@@ -65,7 +65,8 @@ class SequenceState:
                 if self._stops.found is not None:
                     break
         self.token_ids += new[:kept]
-        self._logprobs += (logprobs_of(entry, self._tokenizer) for entry in update.logprobs[:kept])
+        if update.logprobs:
+            self._logprobs += (logprobs_of(entry, self._tokenizer) for entry in update.logprobs[:kept])
         if self._stops is not None and self._stops.found is not None:
             self.finish_reason, self.stop_reason = "stop", self._stops.found
         elif reason is not None:
