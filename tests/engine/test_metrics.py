@@ -54,7 +54,7 @@ def test_the_names_are_vllms_and_the_text_is_prometheus_own(tiny: LLM) -> None:
     samples = {(s.name, s.labels.get("finished_reason")): s for f in text_string_to_metric_families(tiny.metrics.text()) for s in f.samples}
     assert samples["vllm:generation_tokens_total", None].value == found["generation_tokens_total"] == 12
     assert samples["vllm:request_success_total", "length"].value == found["request_success_total"]["length"] == 2
-    assert samples["vllm:num_requests_running", None].labels == {"model_name": tiny.model_config.name, "engine": "0"}
+    assert samples["vllm:num_requests_running", None].labels == {"model_name": tiny.config.model, "engine": "0"}
     assert samples["vllm:time_to_first_token_seconds_count", None].value == 2
 
 
@@ -106,11 +106,23 @@ def _never_less(before: dict[str, Any], after: dict[str, Any]) -> None:
             assert after[name] >= value, name
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_everything_adds_up_after_a_random_workload(tiny_folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("speculative", [None, "ngram"])
+@pytest.mark.parametrize("seed", range(5))
+def test_everything_adds_up_after_a_random_workload(
+    tiny_folder: Path, seed: int, speculative: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Few blocks, small chunks, stop strings, several sequences, callers who leave, steps that fail; somebody looks now and then."""
     rng = random.Random(seed)
-    llm = LLM(str(tiny_folder), device="cpu", num_kv_blocks=14, block_size=8, max_num_seqs=5, max_num_batched_tokens=16, seed=seed)
+    llm = LLM(
+        str(tiny_folder),
+        device="cpu",
+        num_kv_blocks=14,
+        block_size=8,
+        max_num_seqs=5,
+        max_num_batched_tokens=16,
+        seed=seed,
+        speculative=speculative,
+    )
     real = llm.engine.executor.execute
 
     def execute(plan: StepPlan) -> StepOutput:
@@ -124,7 +136,8 @@ def test_everything_adds_up_after_a_random_workload(tiny_folder: Path, seed: int
     for _ in range(60):
         n = rng.choice([1, 1, 1, 2])
         stop = rng.choice([(), ("a",), ("e", "\x0b")])
-        params = SamplingParams(max_tokens=rng.randint(1, 30), temperature=1.5, n=n, stop=stop)
+        few = None if speculative is None else range(60, 64)  # so that the text repeats itself
+        params = SamplingParams(max_tokens=rng.randint(1, 30), temperature=1.5, n=n, stop=stop, allowed_token_ids=few)
         stream = llm.stream([rng.randrange(200) for _ in range(rng.randint(1, 40))], params)
         num_added += n
         streams.append(stream)
@@ -158,7 +171,10 @@ def test_everything_adds_up_after_a_random_workload(tiny_folder: Path, seed: int
     with_tokens = found["time_to_first_token_seconds"]["count"]
     assert found["request_prefill_time_seconds"]["count"] == found["request_decode_time_seconds"]["count"] == with_tokens
     assert with_tokens <= found["request_queue_time_seconds"]["count"] <= num_added
-    assert found["inter_token_latency_seconds"]["count"] == found["generation_tokens_total"] - with_tokens
+    apart = found["generation_tokens_total"] - with_tokens  # accepted drafts come together with the token before them
+    assert apart - found["spec_decode_num_accepted_tokens_total"] <= found["inter_token_latency_seconds"]["count"] <= apart
+    assert found["spec_decode_num_accepted_tokens_total"] <= found["spec_decode_num_draft_tokens_total"]
+    assert (found["spec_decode_num_draft_tokens_total"] > 0) == (speculative is not None)
     assert found["num_preemptions_total"] > 0 and found["iteration_tokens_total"]["sum"] >= found["generation_tokens_total"] - with_tokens
     assert (found["num_requests_running"], found["num_requests_waiting"], found["kv_cache_usage_perc"]) == (0, 0, 0)
     for name in KNOWN:

@@ -28,7 +28,7 @@ class LLMEngine:
         self.max_model_len = built.max_model_len
         self.num_failures = 0
         self.last_failure: Exception | None = None
-        self.metrics = EngineMetrics(loaded.config.name, built.max_model_len)
+        self.metrics = EngineMetrics(config.model, built.max_model_len)
         self.inputs = InputProcessor(loaded, self.core.scheduler.config, config.seed)
         self._outputs = OutputProcessor(self.metrics, lambda request_id: self.core.scheduler.finish(request_id, "stop"))
         self.metrics.watch(self.core.scheduler, self._outputs.sequences)
