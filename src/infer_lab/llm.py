@@ -94,6 +94,7 @@ class LLM:
     @property
     def metrics(self) -> EngineMetrics:
         """Counters, gauges and histograms of this engine: `metrics.to_dict()`, or `metrics.text()` for Prometheus."""
+        self._check_open()
         return self.llm_engine.metrics
 
     @property

@@ -256,8 +256,9 @@ def test_a_closed_llm_says_so(tiny_folder: Path) -> None:
     llm = LLM(str(tiny_folder), device="cpu", kv_cache_memory=2**20)
     llm.close()
     llm.close()
-    with pytest.raises(UserError, match="closed"):
-        llm.generate("x")
+    for use in (lambda: llm.generate("x"), lambda: llm.stream("x"), lambda: llm.metrics):
+        with pytest.raises(UserError, match="closed"):
+            use()
 
 
 @pytest.mark.parametrize("name", ["gpt-17", "meta-llama/Llama-3-8B", "dummy:llama_9", "dummy:deepseek-v3", "smollm"])
