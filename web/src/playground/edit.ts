@@ -9,6 +9,8 @@ export interface Edit {
   set(scenario: Scenario): void;
   get(): Scenario;
   busy(on: boolean): void;
+  /** what the page says, beside the button that was pressed */
+  say(text: string, isError: boolean): void;
 }
 
 type Control = HTMLInputElement | HTMLSelectElement;
@@ -42,6 +44,7 @@ export function edit(form: Form, run: () => void, reset: () => void): Edit {
   const spacing = h("select", { id: "pg-in-spacing" }, h("option", { value: "even" }, "as they stand"), h("option", { value: "random" }, "random around them"));
   const seed = h("input", { type: "number", id: "pg-in-seed", min: 0, max: 999_999, step: 1, required: true });
   const submit = h("button", { type: "submit", class: "il-btn" }, "Run it here");
+  const said = h("p", { class: "pg-said", "aria-hidden": "true" });
   const more = h("button", { type: "button", class: "il-btn il-btn--quiet", onclick: () => redraw((now) => now.traffic.push({ ...defaults(form.traffic), name: "more" })) }, "Add a row");
 
   const name = (part: string, field: Field): string => `${part}.${field.name}`;
@@ -171,6 +174,7 @@ export function edit(form: Form, run: () => void, reset: () => void): Edit {
       h("button", { type: "button", class: "il-btn il-btn--quiet", onclick: reset }, "Back to the scenario"),
       h("span", { class: "il-note" }, "Starts Python in this page: 13 MB from this site, once. Then a run takes a moment. The address keeps your settings."),
     ),
+    said,
   );
   element.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -180,7 +184,16 @@ export function edit(form: Form, run: () => void, reset: () => void): Edit {
     const target = event.target as HTMLElement;
     if (target.closest(".pg-engines")) for (const line of element.querySelectorAll(".pg-engines tbody tr")) mark(line);
   });
-  return { element, set, get, busy: (on) => submit.toggleAttribute("disabled", on) };
+  return {
+    element,
+    set,
+    get,
+    busy: (on) => submit.toggleAttribute("disabled", on),
+    say: (text, isError) => {
+      said.textContent = text;
+      said.classList.toggle("is-error", isError);
+    },
+  };
 }
 
 /** A row of the engines' table whose two sides differ looks it. */

@@ -10,7 +10,7 @@ import { chart, type Chart } from "./chart";
 import { edit } from "./edit";
 import { describeRequest, describeStep } from "./moment";
 import { player } from "./player";
-import { pool, type Pool } from "./pool";
+import { blockKey, pool, type Pool } from "./pool";
 import { figures, tables, watched } from "./tables";
 import { moments, stepAt, type Form, type Prepared, type View } from "./view";
 
@@ -36,6 +36,7 @@ function start(root: HTMLElement, known: { scenarios: Prepared[]; form: Form }):
 
   const say = (text: string, state: "ready" | "loading" | "error" = "ready"): void => {
     status.textContent = text;
+    form.say(text, state === "error");
     root.dataset.state = state;
   };
 
@@ -56,7 +57,7 @@ function start(root: HTMLElement, known: { scenarios: Prepared[]; form: Form }):
     keep();
   };
   const control = player(moved, (times) => charts.forEach((each) => each.zoom(times)));
-  const form = edit(known.form, run, () => void open({ id: place.id, at: null, changes: new Map() }, true));
+  const form = edit(known.form, () => void run(true), () => void open({ id: place.id, at: null, changes: new Map() }, true));
 
   function draw(at: number): void {
     if (!view) return;
@@ -100,6 +101,7 @@ function start(root: HTMLElement, known: { scenarios: Prepared[]; form: Form }):
           ),
         ),
       ),
+      blockKey(),
     );
     find("pg-watch").replaceChildren(...watched(now, known.scenarios.find((each) => each.id === place.id)?.watch ?? []));
     find("pg-figures").replaceChildren(figures(now));
@@ -163,7 +165,8 @@ function start(root: HTMLElement, known: { scenarios: Prepared[]; form: Form }):
     if (unknown.length) say(`${status.textContent} The address names what does not exist here: ${unknown.join(", ")}.`.trim());
   }
 
-  async function run(): Promise<void> {
+  /** `toTop`: the reader pressed the button below, and wants to see what came out. */
+  async function run(toTop = false): Promise<void> {
     if (!base) return;
     const mine = (turn += 1);
     const scenario = known.scenarios.find((each) => each.id === place.id) as Prepared;
@@ -187,6 +190,7 @@ function start(root: HTMLElement, known: { scenarios: Prepared[]; form: Form }):
       const steps = played.sides.map((side) => side.steps.length - 1).join(" and ");
       const same = played.hash === base.hash ? " Equal to the run that was made with the site." : "";
       say(`Ran in this page: ${steps} steps in ${((performance.now() - began) / 1000).toFixed(1)} s.${same}`);
+      if (toTop) find("pg-title").scrollIntoView({ block: "start" });
     } catch (error) {
       if (mine !== turn) return;
       if (error instanceof PythonError && error.mistake) say(`Not run: ${error.error}`, "error");

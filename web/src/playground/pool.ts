@@ -48,3 +48,16 @@ export function pool(side: Side, pick: (request: number) => void): Pool {
     },
   };
 }
+
+const KEY: [string, string, string][] = [
+  ["A", "held pg-block--0", "held, by whom"],
+  ["3", "held pg-block--0 pg-block--shared", "held by so many"],
+  ["A", "held pg-block--prefill", "prompt tokens written in this step"],
+  ["A", "held pg-block--decode", "output token written in this step"],
+  ["", "cached", "free, with cached KV"],
+  ["", "empty", "empty"],
+];
+
+export function blockKey(): HTMLElement {
+  return h("ul", { class: "pg-key", "aria-label": "Squares" }, ...KEY.map(([text, kind, says]) => h("li", {}, h("i", { class: `pg-block pg-block--${kind}` }, text), says)));
+}
