@@ -198,6 +198,7 @@ function start(root: HTMLElement, known: { scenarios: Prepared[]; form: Form }):
       else say(`Something broke that should not have: ${error instanceof Error ? error.message : String(error)}`, "error");
     } finally {
       if (mine === turn) form.busy(false);
+      if (mine === turn && toTop && root.dataset.state === "error") one(".pg-said", root)?.scrollIntoView({ block: "center" });
     }
   }
 
