@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from infer_lab.engine.build import LoadedModel, load_model
-from infer_lab.engine.input_processor import Conversation, Prompt, as_params, as_prompts
+from infer_lab.engine.input_processor import Conversation, Prompt, as_params, as_priorities, as_prompts
 from infer_lab.engine.llm_engine import LLMEngine
 from infer_lab.engine.metrics import EngineMetrics
 from infer_lab.engine.output_processor import RequestState
@@ -52,16 +52,24 @@ class LLM:
     # -- what a caller wants ----------------------------------------------------------------------------------------------
 
     def generate(
-        self, prompts: Prompt | Sequence[Prompt], params: Params = None, *, progress: bool | None = None, return_errors: bool = False
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: Params = None,
+        *,
+        progress: bool | None = None,
+        return_errors: bool = False,
+        priority: int | Sequence[int] = 0,
+        tenant: str = "",
     ) -> list[RequestOutput]:
         """Continue each prompt (text, or token ids); results in the order of the prompts. params: one for all, or one for each.
 
         progress: show a bar; None shows one where stderr is a terminal.
+        priority: smaller is more urgent, with policy="priority"; one for all, or one for each. tenant: whose share of the engine this is.
         Every prompt is checked before anything runs: EmptyPromptError, PromptTooLongError, RequestTooLargeError, InvalidRequestError; and
         a step that fails raises EngineError. With return_errors the others run to their end instead, and an output whose request failed
         has finish_reason "error" and says why in `error`.
         """
-        return self._run(as_prompts(prompts), params, progress, return_errors)
+        return self._run(as_prompts(prompts), params, progress, return_errors, priority, tenant)
 
     def chat(
         self,
@@ -70,6 +78,8 @@ class LLM:
         *,
         progress: bool | None = None,
         return_errors: bool = False,
+        priority: int | Sequence[int] = 0,
+        tenant: str = "",
     ) -> list[RequestOutput]:
         """Answer a conversation, or each of several: lists of {"role": "system" | "user" | "assistant", "content": text}."""
         if not isinstance(messages, Sequence) or isinstance(messages, str):
@@ -78,16 +88,18 @@ class LLM:
         for conversation in conversations:
             if not isinstance(conversation, Sequence) or not conversation or not isinstance(conversation[0], Mapping):
                 raise UserError(f'a conversation is a list of {{"role": "user", "content": "text"}}, got {conversation!r}')
-        return self._run(conversations, params, progress, return_errors)  # type: ignore[arg-type]
+        return self._run(conversations, params, progress, return_errors, priority, tenant)  # type: ignore[arg-type]
 
-    def stream(self, prompt: Prompt | Conversation, params: SamplingParams | None = None) -> Iterator[StreamUpdate]:
+    def stream(
+        self, prompt: Prompt | Conversation, params: SamplingParams | None = None, *, priority: int = 0, tenant: str = ""
+    ) -> Iterator[StreamUpdate]:
         """One prompt or conversation, token by token. Several streams may be read in turn: they run together in one batch.
 
         Leaving the loop early, and dropping or closing what this returns, aborts the request."""
         if not isinstance(params, SamplingParams | None):
             raise UserError(f"stream takes one SamplingParams, got {params!r}")
         self._check_open()
-        state = self._inputs.request(self._next_id(), prompt, params or SamplingParams(), "prompt 0")
+        state = self._inputs.request(self._next_id(), prompt, params or SamplingParams(), "prompt 0", priority=priority, tenant=tenant)
         self._add([state])
         return _Stream(self, state)
 
@@ -132,14 +144,21 @@ class LLM:
         return str(self._count - 1)
 
     def _run(
-        self, prompts: Sequence[Prompt | Conversation], params: Params, progress: bool | None, return_errors: bool
+        self,
+        prompts: Sequence[Prompt | Conversation],
+        params: Params,
+        progress: bool | None,
+        return_errors: bool,
+        priority: int | Sequence[int],
+        tenant: str,
     ) -> list[RequestOutput]:
         self._check_open()
         states: list[RequestState] = []
-        for index, (prompt, own) in enumerate(zip(prompts, as_params(params, len(prompts)), strict=True)):
+        each = zip(prompts, as_params(params, len(prompts)), as_priorities(priority, len(prompts)), strict=True)
+        for index, (prompt, own, urgency) in enumerate(each):
             request_id = self._next_id()
             try:
-                states.append(self._inputs.request(request_id, prompt, own, f"prompt {index}"))
+                states.append(self._inputs.request(request_id, prompt, own, f"prompt {index}", priority=urgency, tenant=tenant))
             except UserError as error:
                 if not return_errors:
                     raise

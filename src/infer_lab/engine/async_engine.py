@@ -55,7 +55,13 @@ class AsyncEngine:
     # -- requests ------------------------------------------------------------------------------------------------------------
 
     async def generate(
-        self, prompt: Prompt | Conversation, params: SamplingParams | None = None, *, request_id: str | None = None
+        self,
+        prompt: Prompt | Conversation,
+        params: SamplingParams | None = None,
+        *,
+        request_id: str | None = None,
+        priority: int = 0,
+        tenant: str = "",
     ) -> AsyncGenerator[StreamUpdate]:
         """Continue a prompt (text, token ids) or answer a conversation; the last update carries the whole output.
 
@@ -67,7 +73,7 @@ class AsyncEngine:
         params = params or SamplingParams()
         request_id = uuid.uuid4().hex if request_id is None else request_id
         self._thread.check_room(params.n)
-        state = await asyncio.to_thread(self._inputs.request, request_id, prompt, params)
+        state = await asyncio.to_thread(self._inputs.request, request_id, prompt, params, priority=priority, tenant=tenant)
         news = asyncio.Event()
         self._thread.submit(state, _in_loop(news))
         try:
@@ -85,11 +91,17 @@ class AsyncEngine:
             raise copy_of(state.error)
 
     async def complete(
-        self, prompt: Prompt | Conversation, params: SamplingParams | None = None, *, request_id: str | None = None
+        self,
+        prompt: Prompt | Conversation,
+        params: SamplingParams | None = None,
+        *,
+        request_id: str | None = None,
+        priority: int = 0,
+        tenant: str = "",
     ) -> RequestOutput:
         """The whole answer, for callers who want no stream. Cancelling aborts the request."""
         output = None
-        async for update in self.generate(prompt, params, request_id=request_id):
+        async for update in self.generate(prompt, params, request_id=request_id, priority=priority, tenant=tenant):
             output = update.output
         assert output is not None
         return output

@@ -17,7 +17,7 @@ from infer_lab.engine.admission import make_request
 from infer_lab.engine.build import LoadedModel
 from infer_lab.engine.output_processor import RequestState
 from infer_lab.engine.sequence import SequenceState
-from infer_lab.errors import EmptyPromptError, InvalidRequestError, UserError
+from infer_lab.errors import EmptyPromptError, InvalidRequestError, UnsupportedOptionError, UserError
 from infer_lab.sampling_params import SamplingParams
 from infer_lab.tokenizer import Message, Tokenizer
 
@@ -36,8 +36,21 @@ class InputProcessor:
         self._limits = limits
         self._seeds = random.Random(seed)
 
-    def request(self, request_id: str, prompt: Prompt | Conversation, params: SamplingParams, name: str = "the prompt") -> RequestState:
+    def request(
+        self,
+        request_id: str,
+        prompt: Prompt | Conversation,
+        params: SamplingParams,
+        name: str = "the prompt",
+        *,
+        priority: int = 0,
+        tenant: str = "",
+    ) -> RequestState:
         """name: of the prompt, in messages. EmptyPromptError, PromptTooLongError, RequestTooLargeError, InvalidRequestError, UserError."""
+        if priority != 0 and self._limits.policy != "priority":
+            raise UnsupportedOptionError(
+                f"priority = {priority!r} changes nothing under policy {self._limits.policy!r}; set policy='priority'"
+            )
         text, ids = self._encode_prompt(prompt, name)
         if params.stop and self.tokenizer is None:
             raise UserError(
@@ -49,7 +62,13 @@ class InputProcessor:
         for index in range(params.n):
             own = params.for_child(index)
             request = make_request(
-                request_id if params.n == 1 else f"{request_id}#{index}", ids, own, vocab_size=self._vocab_size, eos_token_ids=self._eos
+                request_id if params.n == 1 else f"{request_id}#{index}",
+                ids,
+                own,
+                vocab_size=self._vocab_size,
+                eos_token_ids=self._eos,
+                priority=priority,
+                tenant=tenant,
             )
             check_request(request, self._limits)
             sequences.append(SequenceState(index, request, own, self.tokenizer))
@@ -112,3 +131,12 @@ def as_params(params: SamplingParams | Sequence[SamplingParams] | None, num_prom
     if len(params) != num_prompts:
         raise UserError(f"{num_prompts} prompts came with {len(params)} sampling parameters; give one for all, or one for each")
     return list(params)
+
+
+def as_priorities(priority: int | Sequence[int], num_prompts: int) -> list[int]:
+    """One for each prompt."""
+    if isinstance(priority, Integral):
+        return [int(priority)] * num_prompts
+    if not isinstance(priority, Sequence) or isinstance(priority, str) or len(priority) != num_prompts:
+        raise UserError(f"priority is a whole number, or one for each of {num_prompts} prompts; got {priority!r}")
+    return list(priority)
