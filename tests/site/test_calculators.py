@@ -70,7 +70,7 @@ def test_the_page_shows_the_default_state_without_script_and_without_python(visi
     page = opened(visit, name, script=False)
     assert page.locator(".il-calc-answers b").first.inner_text()
     assert page.locator(".il-calc-formula").count() >= 2
-    assert page.locator(".il-calc :is(input, select)").first.is_disabled() and page.get_by_text("needs JavaScript").is_visible()
+    assert page.locator(".il-calculator :is(input, select)").first.is_disabled() and page.get_by_text("needs JavaScript").is_visible()
 
 
 def random_texts(name: str, seed: int) -> dict[str, str]:
@@ -156,7 +156,7 @@ def test_an_address_brings_its_state_back_and_a_strangers_no_markup(visit):
     assert page.locator("[data-field=util] .il-calc-said").inner_text().startswith("write a number")
     assert page.locator("[data-field=util]").is_visible(), "a marked field is unfolded"
     assert page.locator("[data-field=gpu] select").input_value() == "h100_80gb"
-    assert page.locator(".il-calc img").count() == 0 and page.title() != "1"
+    assert page.locator(".il-calculator img").count() == 0 and page.title() != "1"
     fill(page, "util", "0.5")
     assert page.locator("[data-field=kv_heads] input").input_value() == "2" and page.locator("[data-field=kv_heads]").is_visible()
     assert page.locator(".il-calc-answers b").nth(1).inner_text() == "1 KiB"
@@ -181,7 +181,7 @@ def test_a_lesson_has_it_inside_with_a_link_that_carries_the_state(visit):
     page = visit("book/part0/kv-cache.html")
     page.set_default_timeout(90_000)
     address = page.url
-    page.locator(".il-calc [data-field=tokens] input").fill("1024")
+    page.locator(".il-calculator [data-field=tokens] input").fill("1024")
     page.wait_for_function("() => document.querySelector('.il-calc-title a').href.endsWith('/calculators/kv-cache.html?tokens=1024')")
     assert page.url == address, "the lesson keeps its own address"
 

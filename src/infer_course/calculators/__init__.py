@@ -76,12 +76,12 @@ def view(
     ids unique on a page. folded: the working is closed at first.
 
     Returns `html` (the results; "" while a field cannot be read), `errors` and `spelt` by field, `hidden` fields, `headline` for a screen
-    reader, and `query`: the part of an address that leads back to this state.
+    reader, `first`: the main answer in a few words, and `query`: the part of an address that leads back to this state.
     """
     found = calculator(name)
     texts = {field.name: str(texts.get(field.name, field.default)) for field in found.fields}
     read = read_all(found.fields, texts)
-    errors, html, headline = dict(read.errors), "", ""
+    errors, html, headline, first = dict(read.errors), "", "", ""
     if not errors:
         sheet = Sheet()
         try:
@@ -92,9 +92,10 @@ def view(
             sheet.refused = str(error)[0].upper() + str(error)[1:]
         if not errors:
             html = sheet_html(sheet, f"{key or name}-plot", folded)
-            first = f"{sheet.answers[0].label}: {sheet.answers[0].text}. " if sheet.answers else ""
-            headline = first + (sheet.refused or sheet.verdict)
-    return {"html": html, "errors": errors, "spelt": dict(read.spelt), "hidden": list(read.hidden), "headline": headline,
+            first = f"{sheet.answers[0].label}: {sheet.answers[0].text}" if sheet.answers else ""
+            headline = ". ".join(part for part in (first, sheet.refused or sheet.verdict) if part)
+            first = sheet.refused or first
+    return {"html": html, "errors": errors, "spelt": dict(read.spelt), "hidden": list(read.hidden), "headline": headline, "first": first,
             "query": query(found, texts, read)}  # fmt: skip
 
 

@@ -91,7 +91,8 @@ def sheet_html(sheet: Sheet, key: str, folded: bool) -> str:
 
 
 def _step(call: Call) -> str:
-    said = _marked(" ".join((getattr(calculator, call.name).__doc__ or "").split("\n\n")[0].split()))
+    doc = " ".join((getattr(calculator, call.name).__doc__ or "").split("\n\n")[0].split())
+    said = _marked(" ".join(part for part in re.split(r"(?<=[.)]) (?=[A-Z(])", doc) if "Error" not in part))
     lines = [call.symbols] + ([call.numbers] if call.numbers != call.symbols else [])
     formula = "".join(f"<span>= {escape(line)}</span>" for line in dict.fromkeys(lines))
     return (

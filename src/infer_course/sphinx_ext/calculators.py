@@ -65,14 +65,14 @@ def _box(name: str, title: str, key: str, home: bool, link: str, inputs: str, se
     there = f"{link}?{seen['query']}" if seen["query"] else link
     head = "" if home else f'<p class="il-calc-title"><a href="{escape(there)}" data-home="{escape(link)}">{escape(title)}</a></p>'
     return (
-        f'<section class="il-calc{"" if home else " il-calc--embed"}" data-calculator="{name}" data-key="{key}" '
+        f'<section class="il-calculator{"" if home else " il-calculator--embed"}" data-calculator="{name}" data-key="{key}" '
         f'aria-label="{escape(title)}">{head}'
         f'<div class="il-calc-body"><div class="il-calc-side">{inputs}'
         '<p class="il-calc-noscript">These are the results for the values shown. Changing them needs JavaScript.</p>'
         '<p class="il-calc-tools il-js"><button type="button" class="il-btn il-btn--quiet" data-do="copy">Copy link</button>'
         '<button type="button" class="il-btn il-btn--quiet" data-do="reset" hidden>Reset</button></p>'
         '<p class="il-calc-status" role="status"></p>'
-        f'<p class="il-calc-bar" aria-hidden="true">{escape(seen["headline"])}</p></div>'
+        f'<p class="il-calc-bar" aria-hidden="true">{escape(seen["first"])}</p></div>'
         f'<div class="il-calc-out">{seen["html"]}</div></div>{carried}</section>'
     )
 

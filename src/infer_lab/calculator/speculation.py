@@ -10,6 +10,7 @@ from __future__ import annotations
 from infer_lab.calculator.arguments import Count, count, positive, share
 from infer_lab.calculator.operations import decode_flops
 from infer_lab.calculator.roofline import decode_step_bytes, decode_step_floor
+from infer_lab.calculator.weights import decode_weight_bytes
 from infer_lab.config import ModelConfig
 from infer_lab.errors import NotApplicableError
 from infer_lab.formulas import Worked, formula
@@ -84,11 +85,10 @@ def verify_cost(
     """
     b, k = count(batch, "batch", 1), count(draft_tokens, "draft_tokens")
     step = decode_step_floor(gpu, model, b, context, bytes_per_element, kv_bytes_per_element, bandwidth, peak, dtype)
-    kv = decode_step_bytes(model, b, context, bytes_per_element, kv_bytes_per_element)
-    # the weights of b · (k + 1) tokens beside the cache of b requests
-    more = decode_step_bytes(model, b * (k + 1), 0, bytes_per_element, kv_bytes_per_element)
-    plain = decode_step_bytes(model, b, 0, bytes_per_element, kv_bytes_per_element)
-    read = kv + (more - plain)
+    read = decode_step_bytes(model, b, context, bytes_per_element, kv_bytes_per_element)
+    if model.experts:
+        once, more = (decode_weight_bytes(model, bytes_per_element, tokens=tokens) for tokens in (b, b * (k + 1)))
+        read = read + (more - once)
     flops = decode_flops(model, b * (k + 1), context)
     top = quantity(peak, "FLOP/s") if peak else gpu.peak_flops(dtype)
     rate = quantity(bandwidth, "B/s") if bandwidth else gpu.bandwidth

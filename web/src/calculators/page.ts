@@ -15,6 +15,7 @@ interface View {
   spelt: Record<string, string>;
   hidden: string[];
   headline: string;
+  first: string;
   query: string;
 }
 type Control = HTMLInputElement | HTMLSelectElement;
@@ -27,7 +28,7 @@ for (const box of all("[data-calculator]")) calculator(box);
 function calculator(box: HTMLElement): void {
   const name = box.dataset.calculator ?? "";
   const key = box.dataset.key ?? name;
-  const embedded = box.classList.contains("il-calc--embed");
+  const embedded = box.classList.contains("il-calculator--embed");
   const form = one<HTMLFormElement>("form", box);
   const out = one(".il-calc-out", box);
   const status = one(".il-calc-status", box);
@@ -76,7 +77,7 @@ function calculator(box: HTMLElement): void {
     out.innerHTML = view.html; // our own, escaped where it is made
     for (const [kind, state] of open) for (const part of all<HTMLDetailsElement>(`details.${kind.split(" ")[0]}`, out)) part.open = state;
     scrollers(out);
-    if (bar) bar.textContent = view.headline;
+    if (bar) bar.textContent = view.first;
     keep(view.query);
     tell("");
     announce(view.headline);
