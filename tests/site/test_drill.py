@@ -132,6 +132,23 @@ def test_a_forgotten_question_returns_before_the_end(drill):
     assert [done["rating"] for done in log(page) if done["card"] == "question-05"] == [1, 3]
 
 
+def test_a_session_that_was_left_can_be_gone_on_with(drill, address):
+    page = drill("?set=evening")
+    page.keyboard.press("Enter")
+    answer(page, 3)
+    asks(page, 3)
+    page.goto(address + PAGE)
+    expect(page.locator(".dr-today")).to_contain_text("left in the middle: 2 questions to go")
+    page.goto(address + PAGE + "?part=2")
+    expect(page.locator(".dr-start")).to_contain_text("Start")
+    page.get_by_role("button", name="Go on with that one").click()
+    asks(page, 3)
+    page.locator(".dr-reveal").focus()
+    page.goto(address + "book/run.html")
+    page.go_back()
+    asks(page, 3)
+
+
 def test_a_good_answer_leads_deeper(drill):
     page = drill("?part=0")
     page.keyboard.press("Enter")
@@ -211,7 +228,7 @@ def test_a_choice_is_in_the_address_and_survives_a_reload(drill):
     expect(page.get_by_label(re.compile("^Explain"))).to_be_checked()
     page.get_by_label("Set").select_option("evening")
     expect(page.locator(".dr-under").first).to_contain_text("No written question is like that.")
-    page.get_by_role("button", name="all questions").click()
+    page.get_by_role("button", name="Back to all questions").click()
     expect(page.locator(".dr-figure").nth(1)).to_have_text("7 new")  # in thirty minutes
 
 

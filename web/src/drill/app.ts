@@ -53,8 +53,10 @@ export class App {
     readonly vault: Vault,
   ) {
     this.choice = fromAddress(location.search);
-    this.session = this.fresh(ofTab());
-    if (!this.session) this.leftOver = this.fresh(load<Session | null>(SESSION, null));
+    const mine = this.fresh(ofTab());
+    this.session = comesBack() ? mine : null;
+    if (!this.session) this.leftOver = mine ?? this.fresh(load<Session | null>(SESSION, null));
+    if (this.leftOver?.step === null) this.leftOver = null;
     vault.onChange(() => (this.screen?.changed ? this.screen.changed() : this.draw()));
     addEventListener("hashchange", () => this.draw(true));
     addEventListener("pagehide", () => this.keep());
@@ -203,6 +205,12 @@ export class App {
     const rows = keys.map(({ shown, does }) => h("div", { class: "dr-key" }, h("dt", {}, h("kbd", {}, shown)), h("dd", {}, does)));
     one("#il-help dl")?.prepend(...rows);
   }
+}
+
+/** True after a reload, or the way back from another page; false where a link led here. */
+function comesBack(): boolean {
+  const [entry] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
+  return entry?.type === "reload" || entry?.type === "back_forward";
 }
 
 function ofTab(): Session | null {

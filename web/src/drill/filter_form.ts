@@ -8,7 +8,7 @@ export function filterForm(app: App, changed: () => void): HTMLElement {
   const { cards, parts, sets } = app.catalogue;
   const title = h("span", {});
   const about = h("p", { class: "dr-set-about" });
-  const clear = h("button", { type: "button", class: "il-linkish", onclick: clearAll }, "all questions");
+  const clear = h("button", { type: "button", class: "il-linkish", onclick: clearAll }, "Back to all questions");
   const written = (ids: readonly string[]): number => ids.filter((id) => app.catalogue.byId.has(id)).length;
   const count = <T>(of: (card: (typeof cards)[number]) => T): Map<T, number> => cards.reduce((found, card) => found.set(of(card), (found.get(of(card)) ?? 0) + 1), new Map<T, number>());
   const inParts = count((card) => card.part);

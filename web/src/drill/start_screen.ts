@@ -25,28 +25,34 @@ export function startScreen(app: App): Screen {
     const queue = app.queue();
     const count = queue.due.length + queue.new.length;
     const rest = app.catalogue.cards.filter((card) => matches(app.filter(), card));
+    const asked = !isWhole(app.choice); // whoever comes with a choice wants that, and not what was left
     const run = (): boolean => {
-      if (left) app.resume(left);
+      if (left && !asked) app.resume(left);
       else if (count) app.start();
       else if (rest.length) app.start(rest.map((card) => card.id));
       return true;
     };
     const start = (text: string): HTMLElement => h("button", { type: "button", class: "il-btn dr-start", onclick: run }, text, " ", h("kbd", { class: "dr-kbd" }, "Enter"));
-    const figures = h("p", { class: "dr-figures" }, figure(queue.due.length, "due"), figure(queue.new.length, "new"), figure(count ? minutesOf(queue.seconds) : 0, queue.seconds > 90 || !count ? "minutes" : "minute"));
+    const minutes = count ? minutesOf(queue.seconds) : 0;
+    const figures = h("p", { class: "dr-figures" }, figure(queue.due.length, "due"), figure(queue.new.length, "new"), figure(minutes, minutes === 1 ? "minute" : "minutes"));
     const waiting = queue.all_due - queue.due.length;
     today.replaceChildren(
       figures,
-      h("p", { class: "dr-under" }, !isWhole(app.choice) && h("b", {}, `${inWords(app.choice, app.catalogue)}. `), count ? (waiting > 0 ? `${many(waiting, "more due card")} wait for another sitting: today has ${app.vault.progress.settings.minutes_per_day} minutes.` : "") : nothing()),
+      h("p", { class: "dr-under" }, !isWhole(app.choice) && h("b", {}, `${inWords(app.choice, app.catalogue)}. `), count ? (waiting > 0 ? `${waiting === 1 ? "1 more is due and waits" : `${waiting} more are due and wait`} for another sitting: today has ${app.vault.progress.settings.minutes_per_day} minutes.` : "") : nothing()),
       left ? h("p", { class: "dr-under" }, `A session was left in the middle: ${many(left.todo.length + 1, "question")} to go.`) : "",
       h(
         "div",
         { class: "dr-begin" },
-        left ? start("Go on with it") : count ? start("Start") : rest.length ? start(`Go through ${rest.length === 1 ? "it" : `all ${rest.length}`} anyway`) : "",
-        left ? h("button", { type: "button", class: "il-btn il-btn--quiet", onclick: () => app.start() }, "Begin anew") : "",
+        left && !asked ? start("Go on with it") : count ? start("Start") : rest.length ? start(`Go through ${rest.length === 1 ? "it" : `all ${rest.length}`} anyway`) : "",
+        left && asked ? quiet("Go on with that one", () => app.resume(left)) : left && count ? quiet("Begin anew", () => app.start()) : "",
         modes(),
       ),
     );
     return run;
+  }
+
+  function quiet(text: string, run: () => void): HTMLElement {
+    return h("button", { type: "button", class: "il-btn il-btn--quiet", onclick: run }, text);
   }
 
   /** What to say when there is nothing to ask. */
