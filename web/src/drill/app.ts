@@ -7,9 +7,11 @@ import { load, save, forget } from "../store";
 import type { Card, Catalogue } from "./cards";
 import { type Choice, filterOf, fromAddress, inWords, toAddress } from "./choice";
 import { endScreen } from "./end_screen";
+import { daysUntil } from "./frame";
 import { type Memory, replay } from "./memory";
 import { progressScreen } from "./progress_screen";
-import { ALL, build, type Filter, type Queue } from "./queue";
+import { make, type Plan } from "./plan";
+import { ALL, build, type Filter, NEW_A_DAY, type Queue } from "./queue";
 import { begin, type Session, without } from "./session";
 import { sessionScreen } from "./session_screen";
 import { settingsScreen } from "./settings_screen";
@@ -45,6 +47,7 @@ export class App {
   /** what an import or an export has to say, until the next screen */
   notice = "";
   private screen: Screen | null = null;
+  private planned: { reviews: unknown; key: string; plan: Plan } | null = null;
   private replayed: { reviews: unknown; memories: Map<string, Memory> } | null = null;
 
   constructor(
@@ -90,10 +93,25 @@ export class App {
     return filterOf(this.choice, this.catalogue) ?? ALL;
   }
 
-  /** What is due and new under the choice, as far as the day's minutes go. */
+  /** What is due and new under the choice, as far as the day's minutes go; with an interview to come, as many new ones as its plan gives. */
   queue(): Queue {
-    const { minutes_per_day: minutes } = this.vault.progress.settings;
-    return build(this.catalogue.cards, this.memories(), this.dayStart(), this.filter(), { mode: this.choice.mode, minutes });
+    const { minutes_per_day: minutes, interview_date: day } = this.vault.progress.settings;
+    const left = day === null ? -1 : daysUntil(day, this.dayStart());
+    const most = left < 0 ? NEW_A_DAY : (this.plan()?.days[0]?.new.length ?? 0);
+    return build(this.catalogue.cards, this.memories(), this.dayStart(), this.filter(), { mode: this.choice.mode, minutes, new: most });
+  }
+
+  /** The plan of the reader's settings over the chosen cards; null without a day to come. */
+  plan(): Plan | null {
+    const { reviews, settings } = this.vault.progress;
+    const { minutes_per_day: minutes, interview_date: day } = settings;
+    const days = day === null ? 0 : daysUntil(day, this.dayStart());
+    if (days < 1) return null;
+    const key = JSON.stringify([this.dayStart(), days, minutes, this.filter()]);
+    if (this.planned?.reviews !== reviews || this.planned.key !== key) {
+      this.planned = { reviews, key, plan: make(this.catalogue.cards, this.memories(), this.dayStart(), days, minutes, this.filter()) };
+    }
+    return this.planned.plan;
   }
 
   choose(change: Partial<Choice>): void {

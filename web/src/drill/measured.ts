@@ -43,9 +43,9 @@ export function rows(record: MeasurementRecord): Row[] {
   return found;
 }
 
-/** The reader's newest record of the same lab, with the device it is from. */
+/** The reader's newest record of the same lab that is not ours itself, with the device it is from. */
 export function yours(ours: Measured, records: readonly MeasurementRecord[]): { device: string; date: string; rows: Map<string, Row> } | null {
-  const same = records.filter((record) => labOfRecord(record.id) === ours.name && record.id !== ours.record);
+  const same = records.filter((record) => labOfRecord(record.id) === ours.name && !(record.id === ours.record && record.date.startsWith(ours.date)));
   const newest = [...same].sort((a, b) => (a.date < b.date ? 1 : -1))[0];
   if (!newest) return null;
   const device = (newest.device ?? {}) as { name?: string };

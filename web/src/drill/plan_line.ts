@@ -1,20 +1,13 @@
 /** The interview's day and what fits until then, in one honest sentence; without a day, the question for it. */
 
-import { h } from "../dom";
+import { h, one } from "../dom";
 import type { App } from "./app";
 import { dateOf, daysUntil, many } from "./frame";
-import { make, type Plan } from "./plan";
+import type { Plan } from "./plan";
 
-/** The plan of the reader's settings over the chosen cards; null without a day to come. */
-export function planOf(app: App): { plan: Plan; days: number; day: string } | null {
-  const { interview_date: day, minutes_per_day: minutes } = app.vault.progress.settings;
-  if (!day) return null;
-  const days = daysUntil(day, app.dayStart());
-  if (days < 1) return null;
-  return { plan: make(app.catalogue.cards, app.memories(), app.dayStart(), days, minutes, app.filter()), days, day };
-}
-
-export function sayPlan(plan: Plan, days: number): string {
+/** What fits and what does not, in a sentence. */
+export function sayPlan(plan: Plan): string {
+  const days = plan.days.length;
   const begun = plan.days.reduce((total, day) => total + day.new.length, 0);
   const left = plan.left_out.length;
   const time = `${plan.minutes_per_day} minutes a day`;
@@ -26,18 +19,18 @@ export function sayPlan(plan: Plan, days: number): string {
 
 export function planLine(app: App, inSettings = false): HTMLElement {
   const { interview_date: day } = app.vault.progress.settings;
-  const planned = planOf(app);
+  const planned = app.plan();
   if (planned) {
-    const misses = planned.plan.left_out.length > 0 || planned.plan.late > 0;
-    return h("p", { class: `dr-plan-line${misses ? " is-short" : ""}` }, h("b", {}, `Interview on ${planned.day}. `), sayPlan(planned.plan, planned.days), " ", link("Change"));
+    const misses = planned.left_out.length > 0 || planned.late > 0;
+    return h("p", { class: `dr-plan-line${misses ? " is-short" : ""}` }, h("b", {}, `Interview on ${day}. `), sayPlan(planned), " ", link("Change"));
   }
   if (day && daysUntil(day, app.dayStart()) === 0) return h("p", { class: "dr-plan-line" }, h("b", {}, "Interview today. "), "Nothing new: look over what is due, breathe, and go. ", link("Change"));
   if (day) return h("p", { class: "dr-plan-line" }, `The interview was on ${day}. `, link("Is there another one?"));
   const field = h("input", { type: "date", id: "dr-when", min: dateOf(new Date(app.now())) });
   field.addEventListener("change", () => {
-    if (!field.value) return;
+    if (field.value < field.min) return; // a year that is still being typed, or no day
     app.vault.set({ interview_date: field.value }, app.now());
-    app.draw();
+    one(".dr-plan-line a")?.focus();
   });
   return h("p", { class: "dr-plan-line dr-plan-ask" }, h("label", { for: "dr-when" }, "When is your interview?"), " ", field, " ", h("span", { class: "dr-quiet" }, "The days are planned for you. No date is fine too."));
 

@@ -4,14 +4,14 @@ import { h } from "../dom";
 import type { App, Screen } from "./app";
 import { address, fragment, loadText } from "./cards";
 import { bar, forecastBars, many, notices, timeOf } from "./frame";
-import { planOf, sayPlan } from "./plan_line";
+import { sayPlan } from "./plan_line";
 import { ALL, matches } from "./queue";
 import { type Retention, SOLID_DAYS, statistics, type Statistics } from "./statistics";
 
 export function progressScreen(app: App): Screen {
   const counted = statistics(app.catalogue.cards, app.vault.progress.reviews, app.dayStart());
   const heading = h("h2", { tabindex: "-1", class: "dr-end-title" }, "What you remember");
-  const planned = planOf(app);
+  const planned = app.plan();
   const element = h(
     "div",
     { class: "dr-progress" },
@@ -23,7 +23,7 @@ export function progressScreen(app: App): Screen {
       : [
           summary(counted),
           section("Due in the next seven days", forecastBars(counted.forecast, app.dayStart())),
-          planned && section("Until the interview", h("p", {}, sayPlan(planned.plan, planned.days)), planTable(app, planned.plan.days.slice(0, 14), planned.plan.days.length)),
+          planned && section("Until the interview", h("p", {}, sayPlan(planned)), planTable(app, planned.days.slice(0, 14), planned.days.length)),
           section("By part", coverage(app, counted)),
           section("Remembered when it was due", retention(counted)),
           weak(app, counted),

@@ -14,7 +14,9 @@ export function settingsScreen(app: App): Screen {
   const minutes = h("input", { type: "number", id: "dr-minutes", min: "5", max: "480", step: "5", inputmode: "numeric", value: settings.minutes_per_day });
   const file = h("input", { type: "file", id: "dr-file", accept: ".json,application/json", multiple: true, class: "il-vh", tabindex: "-1", "aria-label": "Progress files and measurement records" });
   const plan = h("div");
-  day.addEventListener("change", () => set({ interview_date: day.value || null }));
+  day.addEventListener("change", () => {
+    if (day.value === "" || day.value >= day.min) set({ interview_date: day.value || null }); // else a year that is still being typed
+  });
   minutes.addEventListener("change", () => {
     const wanted = Math.min(480, Math.max(5, Math.round(Number(minutes.value)) || 30));
     minutes.value = String(wanted);
