@@ -113,14 +113,27 @@ def test_a_dropped_record_puts_your_numbers_beside_ours(drill):
     expect(page.locator(".dr-notice")).to_contain_text("your numbers stand beside ours on 12 questions")
     page.keyboard.press("Enter")
     page.keyboard.press("Space")
-    table = page.locator(".dr-measured table")
+    table = page.locator(".il-yours table")
     expect(table.locator("thead th")).to_have_text(["What", "predicted", "yours", "ours"])
     row = table.locator("tbody tr").first
-    expect(row.locator(".dr-predicted")).to_have_text("40 ms")
-    expect(row.locator(".dr-yours")).to_contain_text("50 ms")
-    expect(row.locator(".dr-ours")).to_contain_text("4 ms")
+    expect(row.locator("td")).to_contain_text(["40 ms", "50 ms", "4 ms"])
     expect(table.locator("caption")).to_contain_text("My laptop, 2026-12-01")
     assert kept(page)["measurements"] == [RECORD]
+
+
+def test_a_lesson_shows_your_numbers_too(visit, address, graph):
+    page = visit()
+    own = {**RECORD, "values": {"kv_bytes_per_token": {"value": 23040, "unit": "B"}, "speedup_512": {"value": 3.25, "unit": "x"}}}
+    page.evaluate("text => localStorage.setItem('il:progress', text)", progress([], measurements=[own]))
+    for where in ("book/part0/kv-cache.html", "questions/part0/kv-cache-size-calculation.html"):
+        page.goto(address + where)
+        box = page.locator("details.il-yours").first
+        box.locator("summary").click()
+        expect(box.locator("tr", has_text="kv bytes per token").locator("td")).to_contain_text(["", "23,040 B", "23,040 B"])
+    page.evaluate("localStorage.clear()")
+    page.reload()
+    expect(page.locator("h1")).to_be_visible()
+    expect(page.locator("details.il-yours")).to_have_count(0)
 
 
 def test_two_tabs_keep_each_others_reviews(drill, address):

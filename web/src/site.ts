@@ -2,6 +2,7 @@
 
 import { cards } from "./card";
 import { contents } from "./contents";
+import { one } from "./dom";
 import { estimate } from "./estimate";
 import { keyboard } from "./keys";
 import { languageSwitch } from "./lang";
@@ -16,6 +17,17 @@ addEventListener("il:added", (event) => {
   scrollers(event.target);
 });
 
+/** Own measurements are shown where there are any; the script for it is fetched only then. */
+function ownMeasurements(): void {
+  if (!one("main a[href*='measured.html#']") || one("#il-drill")) return;
+  try {
+    const kept = localStorage.getItem("il:progress");
+    if (kept && !kept.includes('"measurements": []')) void import("./yours").then(({ showYours }) => showYours()).catch(() => undefined);
+  } catch {
+    /* nothing may be read */
+  }
+}
+
 themeSwitch();
 languageSwitch();
 tips();
@@ -24,3 +36,4 @@ estimate();
 contents();
 scrollers();
 keyboard();
+ownMeasurements();

@@ -12,10 +12,11 @@ export function measuredTables(app: App, text: CardText, own: boolean): HTMLElem
   const records = app.vault.progress.measurements;
   const pairs = text.measured.filter(({ rows }) => rows.length > 0).map((ours) => ({ ours, mine: yours(ours, records) }));
   const tables = pairs.filter(({ mine }) => !own || mine !== null).map(({ ours, mine }) => table(ours, mine));
-  return tables.length ? h("section", { class: "dr-measured", "aria-label": "Measured" }, ...tables) : null;
+  return tables.length ? h("section", { class: "il-yours", "aria-label": "Measured" }, ...tables) : null;
 }
 
-function table(ours: Measured, mine: ReturnType<typeof yours>): HTMLElement {
+/** One record of ours, with the reader's own beside it where there is one. */
+export function table(ours: Measured, mine: ReturnType<typeof yours>): HTMLElement {
   const known = ours.rows.map((row) => ({ row, own: mine?.rows.get(row.name) ?? null }));
   const pairs = [...known.filter(({ own }) => own), ...known.filter(({ own }) => !own)].slice(0, MOST_ROWS);
   const head = h("tr", {}, h("th", { scope: "col" }, "What"), h("th", { scope: "col", class: "il-num" }, "predicted"), mine && h("th", { scope: "col", class: "il-num" }, "yours"), h("th", { scope: "col", class: "il-num" }, "ours"));
@@ -26,9 +27,9 @@ function table(ours: Measured, mine: ReturnType<typeof yours>): HTMLElement {
       "tr",
       {},
       h("th", { scope: "row" }, row.label, sameSize && row.at ? h("span", { class: "il-note" }, row.at) : ""),
-      h("td", { class: "il-num dr-predicted" }, predicted ?? ""),
-      mine && h("td", { class: "il-num dr-yours" }, own ? value(own, sameSize) : ""),
-      h("td", { class: "il-num dr-ours" }, value(row, sameSize)),
+      h("td", { class: "il-num il-text-predicted" }, predicted ?? ""),
+      mine && h("td", { class: "il-num il-text-measured" }, own ? value(own, sameSize) : ""),
+      h("td", { class: "il-num il-text-measured" }, value(row, sameSize)),
     );
   });
   const caption = mine ? `Yours: ${mine.device}, ${mine.date}. Ours: ${ours.device}, ${ours.date}.` : `Ours: ${ours.device}, ${ours.date}. Run the lab, drop its record here, and your numbers stand beside them.`;
