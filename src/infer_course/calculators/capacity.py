@@ -104,7 +104,7 @@ def _plot(sheet: Sheet, gpu: Any, model: Any, prompt: int, output: int, values: 
         token = c.decode_time_per_token(gpu, model, rate, prompt, output, **decode)
         return token.to("ms").value if c.in_flight(rate, output * token).value <= fits else None
 
-    x, y = curve([here * (k + 1) / 8 for k in range(24)], token_ms)
+    x, y = curve([*(here * k / 10 for k in range(1, 11)), *(here * (1 + k / 20) for k in range(1, 21))], token_ms)
     top = 2.5 * max(values["tpot"].value, token_ms(here) or 0)
     shown = [(a, b) for a, b in zip(x, y, strict=True) if b <= top]
     if len(shown) < 2:
