@@ -274,6 +274,16 @@ def test_an_answer_that_does_not_come_can_be_asked_for_again(drill, visit):
     visit.complaints[:] = [said for said in visit.complaints if "ERR_FAILED" not in said]
 
 
+def test_a_question_and_its_answer_can_be_printed(drill):
+    page = drill("?card=question-01")
+    page.keyboard.press("Space")
+    expect(page.locator(".dr-direct")).to_be_visible()
+    page.emulate_media(media="print")
+    expect(page.locator(".dr-q")).to_be_visible()
+    expect(page.locator(".dr-direct")).to_be_visible()
+    expect(page.locator(".dr-grades")).to_be_hidden()
+
+
 def test_without_script_the_questions_are_a_list(visit, graph):
     page = visit(PAGE, script=False)
     expect(page.locator(".il-card-row:visible")).to_have_count(len(graph.cards))

@@ -141,6 +141,7 @@ def test_two_tabs_keep_each_others_reviews(drill, address):
     other = one.context.new_page()
     other.goto(address + PAGE + "?card=question-02")
     for page in (one, other):
+        expect(page.locator(".dr-q")).to_be_visible()
         page.keyboard.press("Space")
         expect(page.locator(".dr-direct")).to_be_visible()
     one.keyboard.press("3")

@@ -43,13 +43,15 @@ export function rows(record: MeasurementRecord): Row[] {
   return found;
 }
 
-/** The reader's newest record of the same lab that is not ours itself, with the device it is from. */
+/** The reader's newest record of the same lab that is not ours itself; null where no row is in both. */
 export function yours(ours: Measured, records: readonly MeasurementRecord[]): { device: string; date: string; rows: Map<string, Row> } | null {
   const same = records.filter((record) => labOfRecord(record.id) === ours.name && !(record.id === ours.record && record.date.startsWith(ours.date)));
   const newest = [...same].sort((a, b) => (a.date < b.date ? 1 : -1))[0];
   if (!newest) return null;
   const device = (newest.device ?? {}) as { name?: string };
-  return { device: device.name ?? newest.id, date: newest.date.slice(0, 10), rows: new Map(rows(newest).map((found) => [found.name, found])) };
+  const own = new Map(rows(newest).map((found) => [found.name, found]));
+  if (!ours.rows.some(({ name }) => own.has(name))) return null;
+  return { device: device.name ?? newest.id, date: newest.date.slice(0, 10), rows: own };
 }
 
 function lastPoint(name: string, line: Series, predicted: Series): Row {

@@ -18,7 +18,7 @@ export function measuredTables(app: App, text: CardText, own: boolean): HTMLElem
 /** One record of ours, with the reader's own beside it where there is one. */
 export function table(ours: Measured, mine: ReturnType<typeof yours>): HTMLElement {
   const known = ours.rows.map((row) => ({ row, own: mine?.rows.get(row.name) ?? null }));
-  const pairs = [...known.filter(({ own }) => own), ...known.filter(({ own }) => !own)].slice(0, MOST_ROWS);
+  const pairs = known.filter(({ own }) => own !== null || mine === null).slice(0, MOST_ROWS);
   const head = h("tr", {}, h("th", { scope: "col" }, "What"), h("th", { scope: "col", class: "il-num" }, "predicted"), mine && h("th", { scope: "col", class: "il-num" }, "yours"), h("th", { scope: "col", class: "il-num" }, "ours"));
   const body = pairs.map(({ row, own }) => {
     const sameSize = !own || own.at === row.at;
