@@ -139,6 +139,13 @@ def test_the_same_state_gives_the_same_page_every_time() -> None:
         assert view(name, {}, records()) == view(name, {}, records())
 
 
+def test_where_the_reader_stands_is_a_dot_with_its_name_beside_it_and_not_a_line_of_the_legend() -> None:
+    pictures = re.findall(r"<svg.*?</svg>", view("kv-cache", {})["html"], re.DOTALL)
+    assert len(pictures) == 2, "one for wide places, one for narrow ones"
+    for picture in pictures:
+        assert picture.count("you: 116") == 1 and 'r="6"' in picture and "il-place" in picture
+
+
 def test_an_unknown_calculator_names_those_that_exist() -> None:
     with pytest.raises(UnknownCalculatorError, match="kv-cache, roofline"):
         view("kv_cache", {})
