@@ -67,11 +67,12 @@ def test_greedy_output_is_that_without_drafts(loopy: LLM, other: str, drafter: s
 
 
 @pytest.mark.parametrize("pressure", PRESSED)
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(("temperature", "acceptance"), [(0.0, "standard"), (1.0, "standard"), (1.0, "exact")])
 @pytest.mark.parametrize("drafter", ["first layer", "same model"])
-def test_a_drafter_of_the_same_mind_is_always_right(silent: LLM, drafter: str, temperature: float, pressure: str) -> None:
+def test_a_drafter_of_the_same_mind_is_always_right(silent: LLM, drafter: str, temperature: float, acceptance: str, pressure: str) -> None:
     """Its guesses are the model's only if it reads the right KV: after prefix hits, chunks, rejections, preemption and swaps."""
-    speculative = by_layers() if drafter == "first layer" else by_model(silent.config.model)
+    options = {"acceptance": acceptance}
+    speculative = by_layers(**options) if drafter == "first layer" else by_model(silent.config.model, **options)
     with engine(silent, speculative, **PRESSED[pressure]) as llm:
         r = random.Random(11)
         for _ in range(2):  # the second time much of it comes from the prefix cache
@@ -89,8 +90,8 @@ def test_exact_acceptance_gives_the_seeded_tokens_of_the_plain_engine(loopy: LLM
     each = [params(max_tokens=30, temperature=0.7, seed=i, top_p=0.95) for i in range(8)]
     speculative = by_layers(acceptance="exact") if drafter == "first layer" else by_model(other, acceptance="exact")
     plain = tokens(loopy.generate(prompts, each))
-    for options in PRESSED.values():
-        with engine(loopy, speculative, **options) as llm:
+    for pressure in ("chunks of seven", "swap"):
+        with engine(loopy, speculative, **PRESSED[pressure]) as llm:
             assert tokens(llm.generate(prompts, each)) == plain
             counts = llm.engine.scheduler.draft_counts
             assert 0 < counts.num_accepted_tokens < counts.num_draft_tokens
@@ -139,8 +140,19 @@ def next_probabilities(llm: LLM, prompt: list[int], output: tuple[int, ...], p: 
     return found
 
 
-@pytest.mark.parametrize("options", [{}, PENALTIES, MIN_TOKENS, {"top_k": 2}], ids=["plain", "penalties", "stops", "top_k"])
-@pytest.mark.parametrize("drafter", ["first layer", "other model", "ngram"])
+@pytest.mark.parametrize(
+    ("drafter", "options"),
+    [
+        ("first layer", {}),
+        ("first layer", PENALTIES),
+        ("first layer", MIN_TOKENS),
+        ("first layer", {"top_k": 2}),
+        ("other model", {}),
+        ("other model", PENALTIES),
+        ("ngram", PENALTIES),
+    ],
+    ids=["layer", "layer-penalties", "layer-stops", "layer-top_k", "model", "model-penalties", "ngram-penalties"],
+)
 def test_outputs_are_distributed_as_without_drafts(loopy: LLM, other: str, drafter: str, options: dict) -> None:
     """Chi-square over whole outputs of four tokens, against the exact probabilities: the drafts before a token count for its penalties."""
     prompt, depth, draws = [3, 4, 5, 3, 4], 4, 1500
