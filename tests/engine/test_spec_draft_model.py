@@ -192,6 +192,13 @@ def test_penalties_and_masks_with_drafts_change_no_greedy_token(loopy: LLM, othe
             assert llm.engine.scheduler.draft_counts.num_accepted_tokens > 0
 
 
+def test_a_drafter_counts_its_own_drafts_for_penalties_as_the_model_will(silent: LLM) -> None:
+    with engine(silent, by_layers()) as llm:
+        llm.generate([[5, 6, 7] * 3, [8, 9]], params(max_tokens=40, frequency_penalty=1.5, presence_penalty=1.0))
+        counts = llm.engine.scheduler.draft_counts
+        assert counts.num_accepted_tokens == counts.num_draft_tokens > 30
+
+
 def test_logprobs_belong_to_the_tokens_also_to_accepted_drafts(loopy: LLM) -> None:
     def logprobs(llm: LLM) -> list[tuple[int, float]]:
         request = Request("r", [5, 6, 7] * 3, 20, params=params(logprobs=2, max_tokens=20))
