@@ -47,12 +47,15 @@ def test_while_a_prompt_waits_half_of_what_is_left_is_the_prompts() -> None:
     assert world.scheduler.step_records[-1].prefill_tokens == 12
 
 
-def test_drafts_take_no_block_that_somebody_needs_for_a_real_token() -> None:
-    world = decoding(3, num_blocks=1 + 6, block_size=4, watermark=0.0, admission="chunk", max_model_len=24, max_num_seqs=3)
-    speculator = Speculator(DRAFT)
-    while all(request.num_tokens < 8 for request in world.scheduler.requests.values()):
-        run(world, speculator)
-        assert not any(request.num_preemptions for request in world.scheduler.requests.values())
+@pytest.mark.parametrize("free", [3, 4, 6, 9, 12])
+def test_drafts_take_no_block_that_somebody_needs_for_a_real_token(free: int) -> None:
+    """Blocks of one token, all in use but a few: whoever runs gets one, and drafts what is left."""
+    world = decoding(3, num_blocks=1 + 15 + free, block_size=1, admission="chunk", max_model_len=15 + free, max_num_seqs=3)
+    while world.scheduler.kv.pool.num_free > free:
+        world.step()
+    assert world.scheduler.num_running == 3
+    assert sum(run(world, Speculator(DRAFT))) == min(free - 3, 3 * 5)
+    assert not any(request.num_preemptions for request in world.scheduler.requests.values())
 
 
 def test_only_requests_about_to_decode_get_drafts_and_none_beyond_their_end() -> None:
