@@ -52,11 +52,11 @@ class Speculator:
         free_blocks = scheduler.kv.pool.num_free - len(running)
         for request in ready:
             count = self._length(request, most)
-            in_table = len(request.block_ids) * scheduler.kv.block_size - request.num_tokens
-            count = min(count, max(in_table, 0) + max(free_blocks, 0) * scheduler.kv.block_size)
+            own = max(len(request.block_ids), scheduler.kv.blocks_for(request.num_tokens))  # with the block of its next token
+            count = min(count, (own + max(free_blocks, 0)) * scheduler.kv.block_size - request.num_tokens)
             drafts = self._draft(request, count) if count > 0 else ()
             if drafts:
-                free_blocks -= max(0, scheduler.kv.blocks_for(request.num_tokens + len(drafts)) - len(request.block_ids))
+                free_blocks -= max(0, scheduler.kv.blocks_for(request.num_tokens + len(drafts)) - own)
                 scheduler.propose(request.request_id, drafts)
 
     def _length(self, request: Request, most: int) -> int:
