@@ -227,6 +227,31 @@ def test_more_than_fit_and_may_wait_are_refused_by_name_and_the_others_finish(ru
     run(test, max_num_seqs=2, max_waiting_requests=3)
 
 
+def test_a_request_that_is_aborted_while_its_prompt_is_still_tokenized_generates_nothing(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(engine: AsyncEngine, gate: Gate) -> None:
+        entered, go, prepare = threading.Event(), threading.Event(), engine._inputs.request
+
+        def slow(*arguments: Any, **options: Any) -> Any:
+            entered.set()
+            go.wait()
+            return prepare(*arguments, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(engine._inputs, "request", slow)
+            tasks = [asyncio.create_task(engine.complete(name, SHORT, request_id=name)) for name in ("early", "other")]
+            await until(entered.is_set)
+            engine.abort("early")
+            go.set()
+            gate.open()
+            early, other = await asyncio.gather(*tasks)
+        assert (early.finish_reason, early.token_ids, other.finish_reason, len(other.token_ids)) == ("abort", (), "length", 6)
+        assert (await engine.complete("again", SHORT, request_id="early")).finish_reason == "length", "the id is free again"
+
+    run(test)
+
+
 def test_a_bad_request_is_refused_in_its_own_call_and_harms_nobody(run: Callable[..., None]) -> None:
     async def test(engine: AsyncEngine, gate: Gate) -> None:
         good = asyncio.create_task(engine.complete("good", LONG))

@@ -189,6 +189,16 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused_by_prompt_and_hu
         assert len(llm.generate("fine", SamplingParams(max_tokens=3, ignore_eos=True))[0].token_ids) == 3
 
 
+@pytest.mark.parametrize(("end", "wanted"), [(-1, 256), ([256, 999], 255), ([256, -5], 252)], ids=str)
+def test_an_end_token_that_the_vocabulary_does_not_have_forbids_no_other_token(folder: Path, end: object, wanted: int) -> None:
+    """min_tokens masks the end tokens: one beyond the vocabulary broke the step, and -1 (none, in some files) was the last token."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"eos_token_id": end}))
+    with LLM(str(folder), device="cpu", kv_cache_memory=2**20) as llm:
+        (output,) = llm.generate([[1, 2]], SamplingParams(max_tokens=3, min_tokens=3, logit_bias={wanted: 100.0}))
+        assert output.token_ids == (wanted,) * 3
+
+
 @pytest.mark.parametrize("name", ["a" * 300, "/" + "a" * 300, "~nobody-of-this-name/model", "[/red]"])
 def test_a_model_name_that_cannot_be_a_path_is_named(name: str) -> None:
     with pytest.raises(UserError):

@@ -78,6 +78,15 @@ def test_a_prompt_is_counted_once_for_n_sequences_and_hits_are_a_share_of_querie
     assert found["time_to_first_token_seconds"]["count"] == 4 and found["generation_tokens_total"] == 6 + 9
 
 
+def test_a_prompt_that_is_computed_whole_for_its_log_probabilities_is_no_query_of_the_prefix_cache(tiny: LLM) -> None:
+    prompt = list(range(40))
+    tiny.generate([prompt], SHORT)
+    for n in (1, 2):
+        tiny.generate([prompt], SamplingParams(max_tokens=3, temperature=1.0, n=n, ignore_eos=True, prompt_logprobs=0))
+    found = values(tiny)
+    assert (found["prompt_tokens_total"], found["prefix_cache_queries_total"], found["prefix_cache_hits_total"]) == (120, 40, 0)
+
+
 def test_gaps_of_a_sequence_that_still_runs_are_seen_and_not_counted_twice(tiny: LLM) -> None:
     stream = tiny.stream("hello", SamplingParams(max_tokens=20, ignore_eos=True))
     counts = []

@@ -45,6 +45,16 @@ def test_a_request_whose_drafts_all_fail_is_only_probed_now_and_then() -> None:
     assert sum(asked[20:]) <= 180 / 16 + 1 and set(asked[20:]) == {0, 1}
 
 
+def test_a_probe_that_found_nothing_to_draft_is_tried_again_at_once() -> None:
+    length = DraftLength(CHEAP)
+    for _ in range(40):
+        length.observe(1, 0)
+    asked = [length.next() for _ in range(40)]
+    assert asked == [0] * 15 + [1] * 25, "no draft was verified, so there is no news of the text"
+    length.observe(1, 1)
+    assert [length.next() for _ in range(16)] == [0] * 15 + [1]
+
+
 def test_a_request_whose_drafts_all_hold_gets_all_that_there_are() -> None:
     assert set(run(DraftLength(CHEAP), [1.0] * 50)[10:]) == {8}
 

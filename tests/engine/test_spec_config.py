@@ -16,7 +16,7 @@ def test_a_word_says_where_drafts_come_from() -> None:
     assert EngineConfig(speculative="draft:8").speculative == SpeculativeConfig("draft", draft_layers=8)
 
 
-@pytest.mark.parametrize("word", ["", "draft", "draft:", "ngram:3", "eagle", "ngram "])
+@pytest.mark.parametrize("word", ["", "draft", "draft:", "ngram:", "ngram:3", "eagle", "ngram "])
 def test_other_words_are_refused(word: str) -> None:
     with pytest.raises(UserError, match=r"'ngram', 'draft:<number"):
         EngineConfig(speculative=word)

@@ -45,6 +45,7 @@ class AsyncEngine:
         self._inputs = engine.inputs
         self._lock = engine.lock
         self._thread = EngineThread(engine, self.config.max_waiting_requests, self.loaded.device)
+        self._preparing: dict[object, str] = {}  # ids of requests that the engine does not have yet, and that nobody has aborted
         weakref.finalize(self, self._thread.stop)
 
     @classmethod
@@ -73,10 +74,17 @@ class AsyncEngine:
         params = params or SamplingParams()
         request_id = uuid.uuid4().hex if request_id is None else request_id
         self._thread.check_room(params.n)
-        state = await asyncio.to_thread(self._inputs.request, request_id, prompt, params, priority=priority, tenant=tenant)
+        ticket = object()
+        self._preparing[ticket] = request_id
+        try:
+            state = await asyncio.to_thread(self._inputs.request, request_id, prompt, params, priority=priority, tenant=tenant)
+        finally:
+            is_aborted = self._preparing.pop(ticket, None) is None
         news = asyncio.Event()
         self._thread.submit(state, _in_loop(news))
         try:
+            if is_aborted:
+                self._thread.abort(request_id, state)
             over = False
             while not over:
                 await news.wait()
@@ -108,6 +116,9 @@ class AsyncEngine:
 
     def abort(self, request_id: str) -> None:
         """End a request after the running step; its stream ends with finish_reason "abort". No error if it is over."""
+        for ticket, name in list(self._preparing.items()):
+            if name == request_id:
+                self._preparing.pop(ticket, None)
         self._thread.abort(request_id)
 
     # -- the engine ----------------------------------------------------------------------------------------------------------

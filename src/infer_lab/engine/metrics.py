@@ -135,7 +135,7 @@ class EngineMetrics:
         if not state.prompt_counted:
             state.prompt_counted = True
             self._counts["prompt_tokens"] += request.num_prompt_tokens
-            if self._scheduler is not None and self._scheduler.config.enable_prefix_caching:
+            if self._scheduler is not None and self._scheduler.config.enable_prefix_caching and not request.skip_reading_prefix_cache:
                 self._counts["prefix_cache_queries"] += request.num_prompt_tokens
                 self._counts["prefix_cache_hits"] += request.num_cached_tokens
 

@@ -28,6 +28,7 @@ class Checkpoint:
     """tensors(device) yields (name, tensor) once through; None means random weights.
 
     shapes: of the same tensors by name, known without reading them, so that a model is checked before memory is taken for it.
+    eos_token_ids: without those that the vocabulary does not have, which can never come (some files write -1 for none).
     rope_frequency_factors: what a GGUF file states instead of RoPE-scaling parameters: a divisor for each frequency.
     """
 
@@ -37,6 +38,10 @@ class Checkpoint:
     tokenizer: Tokenizer | None = None
     eos_token_ids: tuple[int, ...] = ()
     rope_frequency_factors: tuple[float, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        known = tuple(token for token in self.eos_token_ids if 0 <= token < self.config.vocab_size)
+        object.__setattr__(self, "eos_token_ids", known)
 
 
 def open_checkpoint(model: str) -> Checkpoint:

@@ -11,7 +11,7 @@ from infer_lab.calculator import speculative_speedup
 _RESOLUTION = 100
 _DECAY = 0.9  # of older evidence, at each step that verified drafts: about ten steps of memory
 _PRIOR = (1.8, 0.2)  # accepted, rejected: before anything is known, drafts are given a chance
-_PROBE_EVERY = 16  # steps without drafts after which a request gets one draft, to see whether its text has changed
+_PROBE_EVERY = 16  # steps without drafts after which a request may have one draft, to see whether its text has changed
 
 
 class DraftLengths:
@@ -46,11 +46,10 @@ class DraftLength:
         """Drafts after the first rejected one say nothing: they continue another text."""
         self._accepted = self._accepted * _DECAY + num_accepted
         self._rejected = self._rejected * _DECAY + (num_accepted < num_drafted)
+        self._idle = 0
 
     def next(self) -> int:
+        """A probe that came to nothing, since there was nothing to draft or no room for it, is tried again at the next step."""
         length = self._lengths.best(self.acceptance)
         self._idle = 0 if length else self._idle + 1
-        if self._idle == _PROBE_EVERY:
-            self._idle = 0
-            return 1
-        return length
+        return 1 if self._idle >= _PROBE_EVERY else length

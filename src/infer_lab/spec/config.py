@@ -73,7 +73,7 @@ class SpeculativeConfig:
     def parse(cls, text: str) -> SpeculativeConfig:
         """From one word: "ngram", "draft:8" (the model's own first 8 layers), "draft:path/to/model"."""
         method, _, draft = text.partition(":")
-        if method == "ngram" and not draft:
+        if text == "ngram":
             return cls()
         if method == "draft" and draft:
             return cls("draft", draft_layers=int(draft)) if draft.isdecimal() else cls("draft", draft_model=draft)
