@@ -151,6 +151,7 @@ def _copy_pyodide(source: Path, target: Path) -> None:
 
 def _inputs(web: Path) -> Iterator[Path]:
     yield from (web / "package-lock.json", web / "build.mjs", web / "tsconfig.json")
+    yield web.parent / "src/infer_course/data/mock_roles.json"  # bundled into the interview
     for folder in (web / "src", web / "css"):
         yield from sorted(path for path in folder.rglob("*") if path.is_file())
 

@@ -21,8 +21,8 @@ const onCard = (): boolean => document.body.dataset.kind === "card";
 /** Not where it would leave something unfinished. */
 const drawsAtRandom = (): boolean => onCard() || document.body.dataset.kind === "home" || one("form.il-browse, .il-set") !== null;
 
-/** The drill has its own next and previous. */
-const notInDrill = (): boolean => one("#il-drill") === null;
+/** The drill and the interview have their own next and previous. */
+const notInDrill = (): boolean => one("#il-drill, #il-mock") === null;
 
 function follow(selector: string): boolean {
   const link = one<HTMLAnchorElement>(selector);

@@ -39,7 +39,7 @@ from infer_course.sphinx_ext import (
 
 PLACES = (
     *("request-path", "part-contents", "doors", "course-map", "stage-list", "lab-index", "record-index", "course-status"),
-    *("card-index", "card-browser", "card-print", "set-list", "drill"),
+    *("card-index", "card-browser", "card-print", "set-list", "drill", "mock"),
 )
 
 

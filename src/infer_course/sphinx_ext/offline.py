@@ -1,4 +1,4 @@
-"""The drill without the server: writes the service worker of its page into the built site, with the list of files to keep.
+"""Drill and mock interview without the server: writes a service worker for each page into the built site, with the files to keep.
 
 Its name for the kept files is a digest of their content, so a new build installs a new worker, which fetches everything anew and drops the
 old. While the server answers, its answer is always the one that is used.
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from sphinx.application import Sphinx
 
-PAGE = "book/drill"
+PAGES = ("book/drill", "book/mock")
 WORKER = Path(__file__).with_name("offline_worker.js")
 _ASSET = re.compile(r'<(?:script|link)\b[^>]*?\b(?:src|href)="([^"]+)"')
 _FETCHED = (".mjs", ".js", ".css", ".svg")
@@ -24,25 +24,31 @@ _FETCHED = (".mjs", ".js", ".css", ".svg")
 def write(app: Sphinx, error: Exception | None) -> None:
     """Event `build-finished`, after the data files of the cards."""
     out = Path(app.outdir)
-    page = out / f"{PAGE}.html"
-    if error is not None or app.builder.format != "html" or not page.is_file():
+    if error is not None or app.builder.format != "html":
         return
-    files = sorted({f"{PAGE}.html", *_assets(page.read_text(encoding="utf-8")), *_data(out)})
+    for page in PAGES:
+        if (out / f"{page}.html").is_file():
+            _write_worker(out, page)
+
+
+def _write_worker(out: Path, page: str) -> None:
+    files = sorted({f"{page}.html", *_assets(page, (out / f"{page}.html").read_text(encoding="utf-8")), *_data(out)})
     digest = hashlib.sha256()
     for name in files:
         digest.update(name.encode())
         digest.update((out / name).read_bytes())
-    folder = posixpath.dirname(PAGE)
-    kept = {"name": f"il-drill-{digest.hexdigest()[:16]}", "files": [posixpath.relpath(name, folder) for name in files]}
+    folder, page_name = posixpath.split(page)
+    prefix = f"il-{page_name}-"
+    kept = {"prefix": prefix, "name": f"{prefix}{digest.hexdigest()[:16]}", "files": [posixpath.relpath(name, folder) for name in files]}
     worker = f"const KEPT = {json.dumps(kept)};\n{WORKER.read_text(encoding='utf-8')}"
-    (out / f"{PAGE}-offline.js").write_text(worker, encoding="utf-8")
+    (out / f"{page}-offline.js").write_text(worker, encoding="utf-8")
 
 
-def _assets(html: str) -> set[str]:
+def _assets(page: str, html: str) -> set[str]:
     """Scripts, styles and icons of the page, from the root of the site."""
     found = {urlsplit(address) for address in _ASSET.findall(html)}
     return {
-        posixpath.normpath(posixpath.join(posixpath.dirname(PAGE), parts.path))
+        posixpath.normpath(posixpath.join(posixpath.dirname(page), parts.path))
         for parts in found
         if not parts.netloc and parts.path.endswith(_FETCHED)
     }

@@ -1,4 +1,4 @@
-// Keeps the drill working without the server. Controls that one page; whatever the server answers comes first, what was kept is for when it
+// Keeps one page working without the server, and controls no other; whatever the server answers comes first, what was kept is for when it
 // does not. `KEPT` is put before this when the site is built: a name made from the content, so that a new build replaces the old files whole.
 self.addEventListener("install", (event) => {
   event.waitUntil(
@@ -13,7 +13,7 @@ self.addEventListener("install", (event) => {
 self.addEventListener("activate", (event) => {
   event.waitUntil(
     (async () => {
-      for (const name of await caches.keys()) if (name.startsWith("il-drill-") && name !== KEPT.name) await caches.delete(name);
+      for (const name of await caches.keys()) if (name.startsWith(KEPT.prefix) && name !== KEPT.name) await caches.delete(name);
       await self.clients.claim();
     })(),
   );

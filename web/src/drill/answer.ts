@@ -1,13 +1,14 @@
 /** What is shown when the answer is revealed: the direct answer, the number, the measured proof, the rubric, the chain, and the rest of the card. */
 
 import { h } from "../dom";
-import type { App } from "./app";
 import { address, type Card, type CardText, fragment, type Link } from "./cards";
 import { type Chain, chain } from "./chain";
 import { measuredTables } from "./measured_table";
 import type { Mode } from "./progress";
 import { rubric } from "./rubric";
+import { alive } from "./screen";
 import type { Step } from "./session";
+import type { Vault } from "./vault";
 
 export interface Answer {
   element: HTMLElement;
@@ -15,14 +16,26 @@ export interface Answer {
   chain: Chain | null;
 }
 
-export function answer(app: App, card: Card, text: CardText, mode: Mode, step: Step, changed: () => void): Answer {
-  const focus = h("h3", { class: "il-label", tabindex: "-1" }, "Direct answer");
-  const direct = h("section", { class: "dr-direct" }, focus, html("dr-en il-flow", text.direct_html.en), html("dr-zh il-flow", text.direct_html.zh, "zh-Hans"));
-  const asked = text.follow_ups.length > 0 ? chain(text, step, changed, app.alive) : null;
+export function answer(vault: Vault, card: Card, text: CardText, mode: Mode, step: Step, changed: () => void): Answer {
+  const { element: said, focus } = direct(text);
+  const asked = text.follow_ups.length > 0 ? chain(text, step, changed, alive) : null;
   const list = rubric(text, step, changed);
-  const own = measuredTables(app, text, true);
-  const ours = own ? null : measuredTables(app, text, false);
-  const more = h(
+  const parts = mode === "explain" ? [list, asked?.element] : [asked?.element, h("details", { class: "dr-fold" }, h("summary", {}, "Grade against the rubric"), list)];
+  const element = h("div", { class: "dr-answer" }, said, measuredTables(vault, text, true), ...parts, more(vault, card, text));
+  return { element, focus, chain: asked };
+}
+
+/** The spoken answer, in both languages. */
+export function direct(text: CardText): { element: HTMLElement; focus: HTMLElement } {
+  const focus = h("h3", { class: "il-label", tabindex: "-1" }, "Direct answer");
+  return { element: h("section", { class: "dr-direct" }, focus, html("dr-en il-flow", text.direct_html.en), html("dr-zh il-flow", text.direct_html.zh, "zh-Hans")), focus };
+}
+
+/** The rest of the card, folded, and where it leads. */
+export function more(vault: Vault, card: Card, text: CardText): HTMLElement {
+  const own = measuredTables(vault, text, true);
+  const ours = own ? null : measuredTables(vault, text, false);
+  return h(
     "div",
     { class: "dr-more" },
     ...text.sections.map(({ title, html: body }) => fold(title, body)),
@@ -30,20 +43,17 @@ export function answer(app: App, card: Card, text: CardText, mode: Mode, step: S
     ours && h("details", { class: "dr-fold" }, h("summary", {}, "Measured: predicted and ours"), ours),
     foot(card),
   );
-  const parts = mode === "explain" ? [list, asked?.element] : [asked?.element, h("details", { class: "dr-fold" }, h("summary", {}, "Grade against the rubric"), list)];
-  const element = h("div", { class: "dr-answer" }, direct, own, ...parts, more);
-  return { element, focus, chain: asked };
+}
 
-  function fold(title: string, body: string): HTMLElement {
-    const details = h("details", { class: "dr-fold" }, h("summary", {}, title));
-    details.addEventListener("toggle", () => {
-      if (!details.open || details.childElementCount > 1) return;
-      const inside = html("il-flow", body);
-      details.append(inside);
-      app.alive(inside);
-    });
-    return details;
-  }
+function fold(title: string, body: string): HTMLElement {
+  const details = h("details", { class: "dr-fold" }, h("summary", {}, title));
+  details.addEventListener("toggle", () => {
+    if (!details.open || details.childElementCount > 1) return;
+    const inside = html("il-flow", body);
+    details.append(inside);
+    alive(inside);
+  });
+  return details;
 }
 
 function html(name: string, text: string, lang?: string): HTMLElement {

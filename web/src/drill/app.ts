@@ -1,43 +1,23 @@
 /** The drill as a whole: what was chosen, the session in hand, and which screen is shown. Screens are functions that return their element and keys. */
 
-import { all, announce, h, isControl, isTyping, one } from "../dom";
-import { markLanguage } from "../lang";
-import { formulas } from "../formulas";
-import { load, save, forget } from "../store";
+import { announce } from "../dom";
 import type { Card, Catalogue } from "./cards";
 import { type Choice, filterOf, fromAddress, inWords, toAddress } from "./choice";
 import { endScreen } from "./end_screen";
 import { daysUntil } from "./frame";
+import { Kept, LASTS_MS } from "./kept";
 import { type Memory, replay } from "./memory";
 import { progressScreen } from "./progress_screen";
 import { make, type Plan } from "./plan";
 import { ALL, build, type Filter, NEW_A_DAY, type Queue } from "./queue";
+import { alive, listKeys, press, type Screen } from "./screen";
 import { begin, type Session, without } from "./session";
 import { sessionScreen } from "./session_screen";
 import { settingsScreen } from "./settings_screen";
 import { startScreen } from "./start_screen";
 import type { Vault } from "./vault";
 
-export interface Key {
-  key: string;
-  shown: string;
-  does: string;
-  /** true if the key was used */
-  run: () => boolean;
-}
-
-export interface Screen {
-  element: HTMLElement;
-  keys?: Key[];
-  /** what gets the focus when the screen comes */
-  focus?: HTMLElement | null;
-  /** called when the progress changes, here or in another tab; without it the screen is drawn anew */
-  changed?: () => void;
-  leave?: () => void;
-}
-
-const SESSION = "drill-session";
-const LASTS_MS = 12 * 3_600_000;
+const kept = new Kept<Session>("drill-session");
 
 export class App {
   choice: Choice;
@@ -56,14 +36,14 @@ export class App {
     readonly vault: Vault,
   ) {
     this.choice = fromAddress(location.search);
-    const mine = this.fresh(ofTab());
+    const mine = this.fresh(kept.ofTab());
     this.session = comesBack() ? mine : null;
-    if (!this.session) this.leftOver = mine ?? this.fresh(load<Session | null>(SESSION, null));
+    if (!this.session) this.leftOver = mine ?? this.fresh(kept.leftOver());
     if (this.leftOver?.step === null) this.leftOver = null;
     vault.onChange(() => (this.screen?.changed ? this.screen.changed() : this.draw()));
     addEventListener("hashchange", () => this.draw(true));
     addEventListener("pagehide", () => this.keep());
-    document.addEventListener("keydown", (event) => this.press(event));
+    document.addEventListener("keydown", (event) => press(event, this.screen?.keys ?? []));
     if (this.choice.card && !this.session) this.start();
     else this.draw();
   }
@@ -149,23 +129,12 @@ export class App {
   drop(): void {
     this.session = null;
     this.leftOver = null;
-    forget(SESSION);
-    try {
-      sessionStorage.removeItem(SESSION);
-    } catch {
-      /* nothing was kept */
-    }
+    kept.drop();
   }
 
   /** Keeps the session as it is; called after every action. */
   keep(): void {
-    if (!this.session) return;
-    save(SESSION, this.session);
-    try {
-      sessionStorage.setItem(SESSION, JSON.stringify(this.session));
-    } catch {
-      /* a reload begins anew */
-    }
+    if (this.session) kept.keep(this.session);
   }
 
   go(screen: "" | "progress" | "settings"): void {
@@ -173,13 +142,6 @@ export class App {
     if (location.hash !== hash) history.pushState(null, "", `${location.pathname}${location.search}${hash}`);
     this.draw(true);
   }
-
-  /** Numbers explain themselves, formulas are set, the language switch shows what is chosen. */
-  readonly alive = (element: HTMLElement): void => {
-    element.dispatchEvent(new Event("il:added", { bubbles: true }));
-    markLanguage();
-    void formulas(element);
-  };
 
   draw(focus = false): void {
     this.screen?.leave?.();
@@ -191,8 +153,8 @@ export class App {
     this.screen = screen;
     document.body.classList.toggle("dr-busy", session?.step !== null && session !== null && name === "");
     this.root.replaceChildren(screen.element);
-    this.alive(this.root);
-    this.listKeys(screen.keys ?? []);
+    alive(this.root);
+    listKeys(screen.keys ?? []);
     if (focus) {
       scrollTo({ top: 0, behavior: "instant" });
       screen.focus?.focus({ preventScroll: true });
@@ -208,33 +170,10 @@ export class App {
     if (!session || !Array.isArray(session.todo) || !Array.isArray(session.done) || this.now() - session.started > LASTS_MS) return null;
     return without(session, (card) => !this.catalogue.byId.has(card));
   }
-
-  private press(event: KeyboardEvent): void {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTyping(event.target)) return;
-    if ((event.key === " " || event.key === "Enter") && isControl(event.target)) return;
-    if (one<HTMLDialogElement>("dialog[open]")) return;
-    const known = this.screen?.keys?.find((key) => key.key === event.key);
-    if (known?.run()) event.preventDefault();
-  }
-
-  /** The keys of this screen stand first in the help of the site. */
-  private listKeys(keys: readonly Key[]): void {
-    for (const row of all("#il-help .dr-key")) row.remove();
-    const rows = keys.map(({ shown, does }) => h("div", { class: "dr-key" }, h("dt", {}, h("kbd", {}, shown)), h("dd", {}, does)));
-    one("#il-help dl")?.prepend(...rows);
-  }
 }
 
 /** True after a reload, or the way back from another page; false where a link led here. */
 function comesBack(): boolean {
   const [entry] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
   return entry?.type === "reload" || entry?.type === "back_forward";
-}
-
-function ofTab(): Session | null {
-  try {
-    return JSON.parse(sessionStorage.getItem(SESSION) ?? "null") as Session | null;
-  } catch {
-    return null;
-  }
 }

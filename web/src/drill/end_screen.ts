@@ -1,9 +1,10 @@
 /** The end of a session: what was done, what comes next, and no applause. */
 
 import { h } from "../dom";
-import type { App, Screen } from "./app";
+import type { App } from "./app";
 import { address } from "./cards";
 import { bar, clock, dayName, interval, many, notices, timeOf } from "./frame";
+import type { Screen } from "./screen";
 import type { Done, Session } from "./session";
 import { statistics } from "./statistics";
 

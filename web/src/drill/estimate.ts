@@ -80,11 +80,15 @@ export function says(judged: Judged, tolerance: number, answer: string): string 
       return "It is more than nothing: write a positive number.";
     case "right":
       return `Right: ${answer}, and yours is within ${Number((tolerance * 100).toPrecision(6))} %. Now say why.`;
-    case "off": {
-      const far = ratio > 1 ? ratio : 1 / ratio;
-      const times = far < 10 ? Number(far.toPrecision(2)) : Math.round(far).toLocaleString("en");
-      const size = far < 2 ? `${Math.round(Math.abs(ratio - 1) * 100)} %` : `${times} times`;
-      return `${size} too ${ratio > 1 ? "large" : "small"}. Which factor is missing, or one too many?`;
-    }
+    case "off":
+      return `${farOff(ratio)}. Which factor is missing, or one too many?`;
   }
+}
+
+/** `2 times too small`, `12 % too large` */
+export function farOff(ratio: number): string {
+  const far = ratio > 1 ? ratio : 1 / ratio;
+  const times = far < 10 ? Number(far.toPrecision(2)) : Math.round(far).toLocaleString("en");
+  const size = far < 2 ? `${Math.round(Math.abs(ratio - 1) * 100)} %` : `${times} times`;
+  return `${size} too ${ratio > 1 ? "large" : "small"}`;
 }

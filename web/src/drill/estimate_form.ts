@@ -12,7 +12,7 @@ export interface EstimateForm {
   refresh: () => void;
 }
 
-export function estimateForm(asked: Estimate, step: Step, changed: () => void): EstimateForm {
+export function estimateForm(asked: Estimate, step: Pick<Step, "estimate" | "typed" | "verdict" | "revealed">, changed: () => void): EstimateForm {
   const percent = Number((asked.tolerance * 100).toPrecision(3));
   const field = h("input", { id: "dr-number", type: "text", inputmode: "decimal", autocomplete: "off", spellcheck: "false", "aria-describedby": "dr-number-said" });
   const [only] = asked.choices;

@@ -31,7 +31,7 @@ export function bar(app: App, here: string): HTMLElement {
 }
 
 /** What is wrong with keeping progress, and what the last import had to say. */
-export function notices(app: App): HTMLElement {
+export function notices(app: Pick<App, "vault" | "notice">): HTMLElement {
   const { trouble, setAside } = app.vault;
   const box = h("div", { class: "dr-notices" });
   if (trouble) {

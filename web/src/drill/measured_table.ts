@@ -1,15 +1,15 @@
 /** *Predicted · yours · ours*, for the labs behind a card. */
 
 import { h } from "../dom";
-import type { App } from "./app";
 import type { CardText, Measured, Row } from "./cards";
 import { yours } from "./measured";
+import type { Vault } from "./vault";
 
 const MOST_ROWS = 6;
 
 /** With `own`, only where the reader has measured too; without, ours alone. null where there is nothing to show. */
-export function measuredTables(app: App, text: CardText, own: boolean): HTMLElement | null {
-  const records = app.vault.progress.measurements;
+export function measuredTables(vault: Vault, text: CardText, own: boolean): HTMLElement | null {
+  const records = vault.progress.measurements;
   const pairs = text.measured.filter(({ rows }) => rows.length > 0).map((ours) => ({ ours, mine: yours(ours, records) }));
   const tables = pairs.filter(({ mine }) => !own || mine !== null).map(({ ours, mine }) => table(ours, mine));
   return tables.length ? h("section", { class: "il-yours", "aria-label": "Measured" }, ...tables) : null;

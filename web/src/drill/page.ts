@@ -18,7 +18,7 @@ async function open(root: HTMLElement): Promise<void> {
     root.replaceChildren(h("p", { class: "dr-notice dr-notice--bad", role: "alert" }, "The questions could not be loaded. Reload the page when you are online; every question below has a page of its own."));
     return;
   }
-  keepOffline();
+  keepOffline("drill");
 }
 
 const root = one("#il-drill");

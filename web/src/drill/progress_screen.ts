@@ -1,11 +1,12 @@
 /** Progress: what is remembered and what is not. Counts that can be checked; no streaks, no scores. */
 
 import { h } from "../dom";
-import type { App, Screen } from "./app";
+import type { App } from "./app";
 import { address, fragment, loadText } from "./cards";
 import { bar, forecastBars, many, notices, timeOf } from "./frame";
 import { sayPlan } from "./plan_line";
 import { ALL, matches } from "./queue";
+import type { Screen } from "./screen";
 import { type Retention, SOLID_DAYS, statistics, type Statistics } from "./statistics";
 
 export function progressScreen(app: App): Screen {

@@ -30,7 +30,8 @@ export function suggestion(card: Card, ticked: readonly string[]): Rating | null
   return flagged && grade > 2 ? 2 : grade;
 }
 
-export function rubric(text: CardText, step: Step, changed: () => void): HTMLElement {
+/** `hints`: also what an interviewer asks where an item is missing. */
+export function rubric(text: CardText, step: Pick<Step, "ticked">, changed: () => void, hints = true): HTMLElement {
   const groups = LEVELS.map(([level, name]) => {
     const items = text.rubric.filter((item) => item.level === level);
     if (items.length === 0) return null;
@@ -47,7 +48,7 @@ export function rubric(text: CardText, step: Step, changed: () => void): HTMLEle
         const said = h("span");
         said.append(fragment(item.html));
         const row = h("div", { class: "il-rubric-item" }, h("label", {}, box, said));
-        if (item.follow_up_html) {
+        if (hints && item.follow_up_html) {
           const asked = h("p", { class: "il-rubric-ask" }, h("span", { class: "il-label" }, "Missing? "));
           asked.append(fragment(item.follow_up_html));
           row.append(asked);

@@ -3,12 +3,13 @@
 import { announce, h, one } from "../dom";
 import { otherLanguage } from "../lang";
 import { answer, type Answer } from "./answer";
-import type { App, Key, Screen } from "./app";
+import type { App } from "./app";
 import { loadText } from "./cards";
 import { estimateForm } from "./estimate_form";
 import { clock, interval, languageButtons } from "./frame";
 import { after, daysOf } from "./memory";
 import type { Rating } from "./progress";
+import { alive, type Key, type Screen } from "./screen";
 import { graded, type Session, skipped, type Step, undone } from "./session";
 import { suggestion } from "./rubric";
 
@@ -109,9 +110,9 @@ export function sessionScreen(app: App, session: Session, step: Step): Screen {
     try {
       const text = await loadText(card.id);
       if (!below.isConnected) return;
-      shown = answer(app, card, text, session.mode, step, keep);
+      shown = answer(app.vault, card, text, session.mode, step, keep);
       below.replaceChildren(shown.element);
-      app.alive(below);
+      alive(below);
       announce("The answer is shown. Grade yourself from 1 to 4.");
       if (moveFocus) shown.focus.focus({ preventScroll: true });
       // the question stays in sight where there is room for both; else it goes to the top

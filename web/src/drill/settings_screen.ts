@@ -1,11 +1,12 @@
 /** Settings: the interview, the minutes, and the file that holds everything. */
 
 import { h } from "../dom";
-import type { App, Screen } from "./app";
+import type { App } from "./app";
 import { exportProgress, take } from "./files";
 import { bar, dateOf, many, notices } from "./frame";
 import { planLine } from "./plan_line";
 import { labOfRecord } from "./measured";
+import type { Screen } from "./screen";
 
 export function settingsScreen(app: App): Screen {
   const { settings, reviews, measurements } = app.vault.progress;

@@ -1,13 +1,14 @@
 /** Today: what is due, what is new, how long it takes, and one key to begin. */
 
 import { h } from "../dom";
-import type { App, Screen } from "./app";
+import type { App } from "./app";
 import { filterOf, inWords, isWhole } from "./choice";
 import { bar, dayName, forecastBars, many, minutesOf, notices } from "./frame";
 import { filterForm } from "./filter_form";
 import { planLine } from "./plan_line";
 import type { Mode } from "./progress";
 import { matches } from "./queue";
+import type { Screen } from "./screen";
 import { statistics } from "./statistics";
 
 const MODES: readonly [Mode, string, string][] = [
