@@ -75,7 +75,8 @@ def test_what_is_not_plain_is_spelt_out() -> None:
     ("field", "text", "says"),
     [(COUNT, "", "write a number"), (COUNT, "many", "write a number"), (COUNT, "1.5", "whole number"), (COUNT, "5 ms", "means nothing"),
      (COUNT, "-1", "from 0"), (COUNT, "1" * 41, "write a number"), (AMOUNT, "5 GB", "no unit of this"), (AMOUNT, "nan", "write a number"),
-     (SHARE, "1.2", "from 0 to 1"), (SHARE, "120%", "from 0 to 1"), (COUNT, "1e400", "reasonable size")],
+     (SHARE, "1.2", "from 0 to 1"), (SHARE, "120%", "from 0 to 1"), (COUNT, "1e400", "reasonable size"),
+     (COUNT, "1,5", "parts thousands"), (SHARE, "0,8", "parts thousands"), (AMOUNT, "1.000,5 ms", "parts thousands")],
 )  # fmt: skip
 def test_what_cannot_be_read_says_what_would(field: Field, text: str, says: str) -> None:
     with pytest.raises(FieldError, match=says) as error:
@@ -278,6 +279,21 @@ def test_quantization_by_hand() -> None:
     assert found["Weights"] == "5.728 GB" and found["Bits a quantized weight"] == "4.156"
     own = {"format": "own", "bits": "4", "group": "32", "scale": "16", "zero": "16"}
     assert answers("quantization", own)["Bits a quantized weight"] == "5"
+
+
+def test_what_decode_gains_from_quantization_leaves_out_what_it_does_not_read() -> None:
+    """15.01 GB without the embedding table, and 4.156 bits instead of 16 for the 6.979e9 weights of it: 15.01 / 4.677."""
+
+    def note(texts: dict[str, str]) -> str:
+        return re.search(r"decode at batch 1 gains at most ([\d.]+)×", view("quantization", texts)["html"])[1]
+
+    assert note({}) == "3.21" and note({"format": "bf16"}) == note({"model": "deepseek-v3", "format": "bf16"}) == "1"
+    assert note({"embeddings": "quantized"}) == note({"model": "smollm2-135m", "embeddings": "quantized"}) == f"{16 / (4 + 20 / 128):.3g}"
+
+
+def test_large_answers_have_no_exponent() -> None:
+    assert answers("roofline", {"phase": "prefill"})["Intensity"] == "1,943 FLOP/B"
+    assert answers("parameters", {"model": "deepseek-v3"})["Weights at rest"] == "1,250 GiB"
 
 
 def test_capacity_by_hand() -> None:

@@ -188,6 +188,7 @@ def test_a_plan_is_kept_and_steers_the_new_questions_of_the_day(tree: Tree, home
     assert kept == {"interview_date": "2026-12-11", "minutes_per_day": 5}
     assert len(json.loads(run("drill", "--json", *root))["new"]) == 1
     assert len(json.loads(run("drill", "--json", "--new", "2", *root))["new"]) == 2
+    assert "nothing to do" in said and "Sat 05 Dec" not in said, "days without work are not listed"
     found = json.loads(run("progress", "plan", "--json", *root))
     assert found["days"][0]["date"] == "2026-12-01" and len(found["days"]) == 10 and found["fits"]
 

@@ -8,6 +8,7 @@ import re
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from playwright.sync_api import expect
 
 from infer_course.calculators import CALCULATORS, calculator, view
 from infer_course.calculators.machines import slim
@@ -158,9 +159,16 @@ def test_an_address_brings_its_state_back_and_a_strangers_no_markup(visit):
     assert page.locator("[data-field=gpu] select").input_value() == "h100_80gb"
     assert page.locator(".il-calculator img").count() == 0 and page.title() != "1"
     fill(page, "util", "0.5")
+    assert page.locator(".il-calc-status").inner_text() == ""
     assert page.locator("[data-field=kv_heads] input").input_value() == "2" and page.locator("[data-field=kv_heads]").is_visible()
     assert page.locator(".il-calc-answers b").nth(1).inner_text() == "1 KiB"
     assert parse_qs(urlsplit(page.url).query) == parse_qs(f"{own}&util=0.5")
+
+
+def test_an_address_that_asks_for_a_choice_that_is_not_there_is_told_so(visit):
+    page = opened(visit, "kv-cache", "model=llama-9&tokens=1000")
+    expect(page.locator(".il-calc-status")).to_contain_text("model “llama-9”", timeout=90_000)
+    assert parse_qs(urlsplit(page.url).query) == {"tokens": ["1000"]}
 
 
 def test_without_python_the_page_says_so_and_trying_again_works(visit):

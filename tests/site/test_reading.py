@@ -275,12 +275,16 @@ def test_a_search_without_result_says_what_to_do(visit):
 
 
 def test_letters_twice_as_large_fit(visit):
-    """At 1,280 pixels and text of 200 %, as wide as the window on every kind of page."""
+    """With text of 200 % on every kind of page: as wide as the window, on a phone the bar on top too."""
     for where in KINDS.values():
         page = visit(where)
         page.add_style_tag(content="html { font-size: 200% }")
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280, where
         page.context.close()
+    page = visit("book/drill.html", narrow=True)
+    page.add_style_tag(content="html { font-size: 200% }")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    expect(page.get_by_role("link", name="Inference Lab").first).to_be_visible()
 
 
 def test_a_long_note_stays_in_the_window_and_below_the_bar(visit):

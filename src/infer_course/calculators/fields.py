@@ -13,7 +13,7 @@ from infer_lab.errors import UserError
 from infer_lab.units import Quantity, quantity
 
 Kind = Literal["choice", "count", "number", "share", "amount"]
-_NUMBER = re.compile(r"([+-]?(?:\d[\d,_ ]*(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*(.*)", re.IGNORECASE)
+_NUMBER = re.compile(r"([+-]?(?:(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d[\d_ ]*)(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*(.*)", re.IGNORECASE)
 _THOUSANDS = {"k": 10**3, "K": 2**10, "Ki": 2**10, "M": 10**6, "Mi": 2**20}
 _SPELT = {"µs": "us", "mb": "MB", "gb": "GB", "tb": "TB", "kib": "KiB", "mib": "MiB", "gib": "GiB", "gb/s": "GB/s", "tb/s": "TB/s"}
 
@@ -51,6 +51,8 @@ class Field:
                 raise FieldError(self.name, f"choose one of {', '.join(shown for _, shown in self.options)}")
             return text
         found = _NUMBER.fullmatch(text)
+        if found and found[2].startswith(","):
+            raise FieldError(self.name, "a comma parts thousands, as in 131,072; write a fraction with a point")
         if not found or len(text) > 40:
             raise FieldError(self.name, f"write a number{f', in {self._spoken_unit}' if self.unit else ''}, such as {self.default}")
         value, unit = float(re.sub(r"[,_ ]", "", found[1])), found[2].strip()

@@ -55,7 +55,8 @@ class Sheet:
 
 def show(value: Quantity, unit: str = "", spec: str = "") -> str:
     """A quantity for people: in `unit`, or in a prefix that fits its size."""
-    shown = (value.to(unit) if unit else readable(value)).format(spec)
+    found = value.to(unit) if unit else readable(value)
+    shown = found.format(",.0f" if spec.endswith("g") and 1000 <= abs(found.value) < 1e15 else spec)
     for short, full in ((" tok/s", " tokens/s"), (" tok", " tokens"), (" req", " requests"), ("B/tok", "B/token")):
         if shown.endswith(short):
             return shown.removesuffix(short) + full

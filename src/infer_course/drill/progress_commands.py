@@ -155,6 +155,8 @@ def _show_plan(
     for column in table.columns[1:]:
         column.justify = "right"
     for planned in made.days:
+        if not planned.seconds and not planned.late:
+            continue
         late = f" (+{planned.late} late)" if planned.late else ""
         date = first + datetime.timedelta(planned.day)
         table.add_row(

@@ -143,22 +143,31 @@ function calculator(box: HTMLElement): void {
   });
 
   one("fieldset", form)?.removeAttribute("disabled");
-  if (!embedded && restore(fields, control)) void update();
+  if (embedded) return;
+  const { changed, unknown } = restore(fields, control);
+  if (unknown.length === 0 && !changed) return;
+  void update().then(() => {
+    if (unknown.length > 0 && !status.textContent) tell(`The address asks for what is not among the choices: ${unknown.join(", ")}. Ours stands there instead.`);
+  });
 }
 
-/** Puts the state of the address into the fields; true if any differs from what stands there. */
-function restore(fields: HTMLElement[], control: (field: HTMLElement) => Control | null): boolean {
+/** Puts the state of the address into the fields: whether any differs from what stood there, and choices that do not exist. */
+function restore(fields: HTMLElement[], control: (field: HTMLElement) => Control | null): { changed: boolean; unknown: string[] } {
   const given = new URLSearchParams(location.search);
+  const unknown: string[] = [];
   let changed = false;
   for (const field of fields) {
     const text = given.get(field.dataset.field ?? "");
     const input = control(field);
     if (text === null || !input || input.value === text) continue;
-    if (input instanceof HTMLSelectElement && ![...input.options].some((option) => option.value === text)) continue;
+    if (input instanceof HTMLSelectElement && ![...input.options].some((option) => option.value === text)) {
+      unknown.push(`${field.dataset.field} “${text.slice(0, 30)}”`);
+      continue;
+    }
     input.value = text.slice(0, 60);
     changed = true;
   }
-  return changed;
+  return { changed, unknown };
 }
 
 /** Measurement records for those calculators that show them: the page's own, and the reader's out of their progress file. */

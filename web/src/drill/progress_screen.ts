@@ -44,7 +44,7 @@ function summary(counted: Statistics): HTMLElement {
     { class: "dr-under" },
     `${counted.seen} of ${many(counted.cards, "written question")} seen, ${counted.solid} solid (they hold for ${SOLID_DAYS} days or more). `,
     `${many(counted.reviews, "review")} in ${timeOf(counted.seconds)} of answering, ${timeOf(counted.seconds_last_7_days)} of them in the last seven days.`,
-    counted.estimates.given > 0 && ` Of ${many(counted.estimates.given, "number")} put down first, ${counted.estimates.right} were right.`,
+    counted.estimates.given > 0 && ` Of ${many(counted.estimates.given, "number")} put down first, ${counted.estimates.right} ${counted.estimates.right === 1 ? "was" : "were"} right.`,
     strangers && " All of them are of cards that this site does not have.",
   );
 }
@@ -86,7 +86,7 @@ function weak(app: App, counted: Statistics): HTMLElement | null {
     "Weak spots",
     items.length > 0 && h("p", { class: "dr-quiet" }, "What your answers leave out most, by the rubrics that you ticked."),
     items.length > 0 && h("ol", { class: "dr-weak" }, ...items),
-    tags.length > 0 && h("p", { class: "dr-quiet" }, "Subjects whose cards were last forgot or hard, of those seen. One leads to a drill of it."),
+    tags.length > 0 && h("p", { class: "dr-quiet" }, "How many of the cards seen were last graded forgot or hard. Each subject leads to a drill of it."),
     tags.length > 0 && h("ul", { class: "il-chips" }, ...tags),
   );
 }
