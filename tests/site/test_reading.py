@@ -281,10 +281,12 @@ def test_letters_twice_as_large_fit(visit):
         page.add_style_tag(content="html { font-size: 200% }")
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280, where
         page.context.close()
-    page = visit("book/drill.html", narrow=True)
-    page.add_style_tag(content="html { font-size: 200% }")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    expect(page.get_by_role("link", name="Inference Lab").first).to_be_visible()
+    for where in ("book/drill.html", "book/calculators/kv-cache.html"):
+        page = visit(where, narrow=True)
+        page.add_style_tag(content="html { font-size: 200% }")
+        page.locator("main h1").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, where
+        expect(page.get_by_role("link", name="Inference Lab").first).to_be_visible()
 
 
 def test_a_long_note_stays_in_the_window_and_below_the_bar(visit):
