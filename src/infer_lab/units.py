@@ -238,7 +238,7 @@ def show_number(value: Number) -> str:
         return f"{value:,}"
     if not math.isfinite(value):
         return str(value)
-    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
 
 
 def _divide(a: Number, b: Number) -> Number:

@@ -127,8 +127,8 @@ function start(root: HTMLElement, known: { scenarios: Prepared[]; form: Form }):
   async function prepared(id: string): Promise<View> {
     const held = cache.get(id);
     if (held) return held;
-    const got = await fetch(`${document.documentElement.dataset.content_root ?? "../"}_static/playground/${id}.json`);
-    if (!got.ok) throw new Error(`the file of this run could not be read (${got.status})`);
+    const got = await fetch(`${document.documentElement.dataset.content_root ?? "../"}_static/playground/${id}.json`).catch(() => undefined);
+    if (!got?.ok) throw new Error(`The file of this run could not be read: ${got ? got.status : "no connection to the site"}`);
     const loaded = (await got.json()) as View;
     cache.set(id, loaded);
     return loaded;
@@ -150,7 +150,7 @@ function start(root: HTMLElement, known: { scenarios: Prepared[]; form: Form }):
       if (mine !== turn) return;
       base = loaded;
     } catch (error) {
-      if (mine === turn) say(`${error instanceof Error ? error.message : String(error)}. Reload the page to try again.`, "error");
+      if (mine === turn) say(`${error instanceof Error ? error.message : String(error)}. Choose the run again to try once more.`, "error");
       return;
     }
     const at = place.at;
