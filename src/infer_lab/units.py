@@ -64,7 +64,8 @@ def _parse(text: str) -> _Unit:
         for factor in part.split("*"):
             symbol, _, exponent = factor.strip().partition("^")
             if symbol not in _UNITS or (exponent and not exponent.isdigit()):
-                raise UnitError(f"no unit is called {text!r}; units are {', '.join(_UNITS)}, and quotients such as GB/s or FLOP/B")
+                near = "".join(f" (write {known})" for known in _UNITS if known != symbol and known.lower() == symbol.lower())
+                raise UnitError(f"no unit is called {text!r}{near}; units are {', '.join(_UNITS)}, and quotients such as GB/s or FLOP/B")
             base, factor_scale = _UNITS[symbol]
             power = sign * int(exponent or 1)
             scale *= factor_scale**power

@@ -86,3 +86,9 @@ def test_equal_quantities_hash_alike() -> None:
 )
 def test_format(quantity: Quantity, spec: str, text: str) -> None:
     assert quantity.format(spec) == text
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("kiB", "KiB"), ("gb/s", "GB"), ("FLOP/b", "B")])
+def test_a_unit_in_wrong_letters_is_told_the_right_ones(wrong: str, right: str) -> None:
+    with pytest.raises(UnitError, match=rf"\(write {right}\)"):
+        Quantity(1, wrong)

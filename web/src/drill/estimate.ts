@@ -4,7 +4,7 @@
  * nothing is converted here. `src/infer_course/drill/estimate.py` is the reference. No DOM here.
  */
 
-const NUMBER = /^[~≈=]?\s*([+-]?(?:\d[\d,_ ]*(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*([^\d\s].*)?$/i;
+const NUMBER = /^[~≈=]?\s*([+-]?(?:(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d[\d_ ]*)(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*([^\d\s,].*)?$/i;
 const PER_TOKEN = /(\/|per)(tokens?|tok)$/;
 const THOUSANDS = /^([kKM])(?=$|\s|tok)\s*/;
 const SPELT: Record<string, string> = {
