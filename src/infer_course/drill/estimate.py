@@ -15,7 +15,10 @@ from typing import Literal
 
 State = Literal["right", "off", "not-a-number", "unit-missing", "unit-unknown", "not-positive"]
 
-_NUMBER = re.compile(r"^[~≈=]?\s*([+-]?(?:(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d[\d_ ]*)(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*([^\d\s,].*)?$", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(
+    r"^[~≈=]?\s*([+-]?(?:(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d[\d_ ]*)(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*([^\d\s,].*)?$",
+    re.IGNORECASE | re.ASCII,
+)
 _THOUSANDS = re.compile(r"^([kKM])(?=$|\s|tok)\s*")
 _PER_TOKEN = re.compile(r"(/|per)(tokens?|tok)$")
 _SPELT = {
