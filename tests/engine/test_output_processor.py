@@ -15,6 +15,7 @@ from tiny_model import CONTEXT, write_tiny_model
 from infer_lab import LLM, SamplingParams
 from infer_lab.core.plan import TokenLogprobs
 from infer_lab.core.request import Request, RequestUpdate
+from infer_lab.engine.detokenizer import ByteDetokenizer
 from infer_lab.engine.sequence import SequenceState
 from infer_lab.errors import UnsupportedOptionError, UserError
 from infer_lab.outputs import StreamUpdate
@@ -240,3 +241,30 @@ def test_log_probabilities_beyond_a_stop_string_are_left_out_with_their_tokens()
     output = sequence.completion()
     assert output.text == "a" and output.token_ids == (a, b) and output.logprobs is not None and len(output.logprobs) == 2
     assert output.cumulative_logprob == -2.0
+
+
+@pytest.mark.parametrize("stop", [(), "zzz"])
+def test_text_is_decoded_when_somebody_reads_it_or_stop_strings_are_looked_for(stop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    token_of = {BYTE_TOKENIZER.token_bytes(token): token for token in range(256)}
+    tokens = [token_of[bytes([byte])] for byte in "añb 日本".encode()]
+    calls: list[int] = []
+    real = ByteDetokenizer.add
+    monkeypatch.setattr(ByteDetokenizer, "add", lambda self, *ids: calls.append(len(ids)) or real(self, *ids))
+    sequence = SequenceState(0, Request("r", [1], 99), SamplingParams(max_tokens=99, stop=stop), BYTE_TOKENIZER)
+    for token in tokens[:-1]:
+        sequence.add(RequestUpdate("r", (token,)))
+    assert calls == ([1] * (len(tokens) - 1) if stop else [])
+    update = sequence.take()
+    assert update is not None and update.text == "añb 日" and len(update.token_ids) == len(tokens) - 1
+    assert sequence.take() is None and sequence.text == "añb 日"
+    sequence.add(RequestUpdate("r", tuple(tokens[-1:]), "length"))
+    assert sequence.completion().text == "añb 日本" and sum(calls) == len(tokens), "each token once"
+
+
+def test_a_lost_sequence_keeps_the_text_of_its_tokens(tiny: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    (whole,) = tiny.generate(["hello"], SamplingParams(max_tokens=6, ignore_eos=True))
+    real, steps = tiny.engine.step, iter(range(100))
+    monkeypatch.setattr(tiny.engine, "step", lambda: real() if next(steps) < 4 else 1 / 0)
+    (lost,) = tiny.generate(["hello"], SamplingParams(max_tokens=6, ignore_eos=True), return_errors=True)
+    assert (lost.finish_reason, lost.token_ids) == ("error", whole.token_ids[:4]) and lost.error is not None
+    assert lost.text == tiny.tokenizer.decode(list(lost.token_ids))[: len(lost.text)] and lost.text != ""

@@ -40,7 +40,11 @@ class RequestState:
 
     @property
     def is_finished(self) -> bool:
-        return self.error is not None or all(sequence.finish_reason is not None for sequence in self.sequences)
+        if self.error is None:
+            for sequence in self.sequences:  # asked for every sequence in every step, so without a generator
+                if sequence.finish_reason is None:
+                    return False
+        return True
 
     def take(self) -> list[StreamUpdate]:
         """What is new, at most one update a sequence; the very last one carries the output. None tells of an error: that is raised."""

@@ -1,7 +1,8 @@
 """One sequence as its caller sees it: text that grows, and what of it the caller has not taken yet.
 
 Why not in the core: tokens decide there, and text is nobody's business. Why news is kept here instead of sent: a caller who reads slowly
-gets several steps' news in one update; the engine waits for nobody, and memory is bounded by the answer itself.
+gets several steps' news in one update; the engine waits for nobody, and memory is bounded by the answer itself. Nor is text decoded before
+somebody reads it, unless stop strings must be looked for: between two steps the device waits, and a batch of 256 has 256 tokens a step.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ class SequenceState:
         self._detokenizer = detokenizer_for(tokenizer) if tokenizer else None
         self._stops = StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None
         self._pieces: list[str] = []  # of the text
+        self._num_decoded = 0  # tokens whose text is there, or held back
         self._logprobs: list[Logprobs] = []
         self._taken = (0, 0, False)  # pieces, tokens and whether the end was told
 
     @property
     def text(self) -> str:
+        self._decode_news()
         return "".join(self._pieces)
 
     @property
@@ -49,32 +52,38 @@ class SequenceState:
 
     def add(self, update: RequestUpdate) -> int:
         """New tokens, or the end, or both. How many of the tokens count: those after a stop string do not."""
-        new, reason = update.new_token_ids, update.finish_reason
+        new, reason, kept = update.new_token_ids, update.finish_reason, 0
         # a stop token ends the text, and is no part of it
         hides_last = reason == "stop" and bool(new) and not self._params.include_stop_str_in_output
-        shown = len(new) - hides_last
         if self._stops is None:
-            self._append(self._decode(new[:shown]))
             kept = len(new)
+            self.token_ids += new
         else:
-            kept = 0
             for token in new:
                 kept += 1
-                text = self._decode((token,)) if kept <= shown else ""
-                self._append(self._stops.feed(text, armed=len(self.token_ids) + kept >= self._params.min_tokens))
+                self.token_ids.append(token)
+                self._decode_news(hides_last and kept == len(new))
                 if self._stops.found is not None:
                     break
-        self.token_ids += new[:kept]
         if update.logprobs:
             self._logprobs += (logprobs_of(entry, self._tokenizer) for entry in update.logprobs[:kept])
         if self._stops is not None and self._stops.found is not None:
             self.finish_reason, self.stop_reason = "stop", self._stops.found
         elif reason is not None:
+            self._decode_news(hides_last)
             self._finish(reason)
         return kept
 
-    def _decode(self, token_ids: tuple[int, ...]) -> str:
-        return self._detokenizer.add(*token_ids) if self._detokenizer else ""
+    def _decode_news(self, hides_last: bool = False) -> None:
+        """Text of the tokens that were not decoded yet. With stop strings there is one such token at most."""
+        if self._num_decoded == len(self.token_ids):
+            return
+        news = self.token_ids[self._num_decoded : len(self.token_ids) - hides_last]
+        self._num_decoded = len(self.token_ids)
+        text = self._detokenizer.add(*news) if self._detokenizer else ""
+        if self._stops is not None:
+            text = self._stops.feed(text, armed=len(self.token_ids) >= self._params.min_tokens)
+        self._append(text)
 
     def _append(self, piece: str) -> None:
         if piece:
@@ -95,6 +104,7 @@ class SequenceState:
 
     def take(self) -> StreamUpdate | None:
         """Everything new since the last call; None if there is nothing."""
+        self._decode_news()
         pieces, tokens, end_told = self._taken
         now = (len(self._pieces), len(self.token_ids), self.finish_reason is not None)
         if now == self._taken:
