@@ -261,6 +261,7 @@ def test_speculation_by_hand() -> None:
 def test_parallelism_by_hand() -> None:
     """70.55e9 · 2 / 8 = 17.64 GB, and 131,072 · 327,680 / 8 B of cache; one-shot: 3 µs + 7 · 1 MiB / 450 GB/s = 19.3 µs, 160 times."""
     assert answers("parallelism") == {"On each GPU": "21.43 GiB", "All-reduces": "3.09 ms"}
+    assert "5.19 ms for its weights: 37% of the two" in view("parallelism", {})["headline"]
     assert answers("parallelism", {"pp": "4"})["Pipeline bubble"] == "43%"
     assert "Does not fit" in answers("parallelism", {"tp": "1"})["!"]
 

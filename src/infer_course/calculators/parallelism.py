@@ -71,8 +71,8 @@ def fill(sheet: Sheet, values: Mapping[str, Any]) -> None:
         step = c.decode_step_floor(gpu, model, tokens, 0, width, kv, tp=tp)
         share = total / (total + step)
         sheet.verdict = (
-            f"A step of {tokens:,} tokens spends at least {show(total, '', '.3g')} talking beside {show(step, '', '.3g')} of reading: "
-            f"{share.to('%').format('.0f')} of it."
+            f"A step of {tokens:,} tokens spends at least {show(total, '', '.3g')} talking beside {show(step, '', '.3g')} for its weights: "
+            f"{share.to('%').format('.0f')} of the two. Reading the cache comes on top."
         )
     elif not sheet.refused:
         sheet.verdict = f"Each of {gpus} GPUs holds {show(weights)} of weights." if gpus > 1 else "One GPU talks to nobody."
