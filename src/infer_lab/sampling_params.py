@@ -212,4 +212,6 @@ def _texts(values: object) -> tuple[str, ...]:
     texts: tuple[Any, ...] = tuple(values)  # type: ignore[call-overload]
     for text in texts:
         _require(isinstance(text, str) and text != "", f"each stop must be a text that is not empty, got {text!r}")
+        half = next((letter for letter in text if "\ud800" <= letter <= "\udfff"), None)  # as UTF-8 that was not valid is read
+        _require(half is None, f"stop = {text!r} holds {half!r}, which is not a character, so it could never be found")
     return texts

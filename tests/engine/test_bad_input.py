@@ -44,7 +44,14 @@ def test_a_prompt_of_the_wrong_kind_is_a_users_error(tiny: LLM, prompts: object)
 
 def test_token_ids_may_come_in_arrays_and_iterators(tiny: LLM) -> None:
     (expected,) = tiny.generate([1, 2, 3], SHORT)
-    for prompts in (np.array([1, 2, 3]), [np.array([1, 2, 3])], torch.tensor([[1, 2, 3]]), [list(np.array([1, 2, 3]))], iter([[1, 2, 3]])):
+    for prompts in (
+        np.array([1, 2, 3]),
+        [np.array([1, 2, 3])],
+        torch.tensor([[1, 2, 3]]),
+        torch.tensor([1, 2, 3]),
+        [list(np.array([1, 2, 3]))],
+        iter([[1, 2, 3]]),
+    ):
         (output,) = tiny.generate(prompts, SHORT)  # type: ignore[arg-type]
         assert output.token_ids == expected.token_ids
         assert all(type(token) is int for token in output.prompt_token_ids)

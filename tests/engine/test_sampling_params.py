@@ -45,6 +45,7 @@ from infer_lab.errors import UnsupportedOptionError, UserError
         ({"stop": ""}, "each stop must be a text"),
         ({"stop": [b"x"]}, "each stop must be a text"),
         ({"stop": 5}, "stop must be a text or several"),
+        ({"stop": ["ok", "half \ud83d"]}, "not a character, so it could never be found"),
         ({"include_stop_str_in_output": 1}, "include_stop_str_in_output must be True or False"),
         ({"n": 0}, "n must be a whole number"),
         ({"n": 2}, "n = 2 with temperature 0 gives 2 equal answers"),

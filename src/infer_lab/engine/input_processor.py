@@ -116,10 +116,10 @@ def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
         raise InvalidRequestError(f"prompts are text, token ids, or a list of those; got {prompts!r}")
     if isinstance(prompts, str):
         return [prompts]
+    if getattr(prompts, "ndim", 2) == 1:
+        return [prompts]  # type: ignore[list-item]  (an array of token ids)
     listed = list(prompts)
-    # an array's elements are single numbers too
-    is_one = (listed and isinstance(listed[0], Integral)) or getattr(prompts, "ndim", 2) == 1
-    return [listed] if is_one else listed  # type: ignore[list-item, return-value]
+    return [listed] if listed and isinstance(listed[0], Integral) else listed  # type: ignore[list-item, return-value]
 
 
 def as_params(params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int) -> list[SamplingParams]:
