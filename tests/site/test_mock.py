@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
+from infer_course.web_server import open_server
 from tests.site import drill_cards
 
 Open = Callable[..., Page]
@@ -252,6 +255,42 @@ def test_an_interview_with_another_address_is_offered_not_lost(mock: Open, addre
     page.get_by_role("button", name="Go on with it").click()
     expect(page.locator(".dr-q .dr-en")).to_have_text(asked)
     assert "seed=7" in page.url
+
+
+def test_a_link_begins_anew_and_the_last_report_is_still_there(mock: Open, address: str) -> None:
+    page = mock()
+    page.locator(".dr-start").click()
+    to_answer(page)
+    page.keyboard.press("q")
+    expect(page.locator(".mk-question")).to_have_count(1)
+    page.goto(f"{address}{PAGE}")
+    expect(page.locator(".dr-notice")).to_contain_text("The report of your last interview is still here")
+    page.get_by_role("button", name="Show it").click()
+    expect(page.locator(".mk-question")).to_have_count(1)
+    assert len(log(page)) == 1  # showing it again logs nothing twice
+
+
+def test_the_interview_works_without_the_server_after_the_first_visit(browser: Browser, html: Path) -> None:
+    server = open_server(html, 0)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    context = browser.new_context()
+    page = context.new_page()
+    try:
+        page.goto(f"http://127.0.0.1:{server.server_address[1]}/{PAGE}{SEED}")
+        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        page.wait_for_function("navigator.serviceWorker.controller !== null")
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    page.reload()
+    page.locator(".dr-start").click()
+    phase(page, "clarify")
+    to_answer(page)
+    page.keyboard.press("q")
+    expect(page.locator(".mk-points")).to_contain_text("0 of ")
+    context.close()
 
 
 def test_it_says_when_little_is_written(mock: Open, visit: Open) -> None:

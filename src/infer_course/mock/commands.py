@@ -58,8 +58,10 @@ def mock(
         raise MockError("the interview is held in a terminal, and this is none. `--json` prints the questions; the site has a page for it")
     console, title = Console(highlight=False), roles()[role].title["en"]
     console.print(
-        f"[bold]{title}[/bold], {level} level, {len(interview.cards)} questions, about {interview.minutes:g} of {minutes} minutes."
+        f"[bold]{title}[/bold], {level} level, {len(interview.cards)} questions, about {interview.minutes:g} of {minutes} minutes,"
+        f" seed {chosen_seed}."
     )
+    console.print("[dim]Ctrl-C ends it at any time and leads to the report.[/dim]")
     if interview.minutes < minutes / 2:
         console.print("[dim]More is not written yet for this role and level.[/dim]")
     with TerminalKeys() as keys:

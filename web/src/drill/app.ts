@@ -5,7 +5,7 @@ import type { Card, Catalogue } from "./cards";
 import { type Choice, filterOf, fromAddress, inWords, toAddress } from "./choice";
 import { endScreen } from "./end_screen";
 import { daysUntil } from "./frame";
-import { Kept, LASTS_MS } from "./kept";
+import { comesBack, Kept, LASTS_MS } from "./kept";
 import { type Memory, replay } from "./memory";
 import { progressScreen } from "./progress_screen";
 import { make, type Plan } from "./plan";
@@ -170,10 +170,4 @@ export class App {
     if (!session || !Array.isArray(session.todo) || !Array.isArray(session.done) || this.now() - session.started > LASTS_MS) return null;
     return without(session, (card) => !this.catalogue.byId.has(card));
   }
-}
-
-/** True after a reload, or the way back from another page; false where a link led here. */
-function comesBack(): boolean {
-  const [entry] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
-  return entry?.type === "reload" || entry?.type === "back_forward";
 }

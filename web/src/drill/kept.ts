@@ -37,3 +37,9 @@ export class Kept<T> {
     }
   }
 }
+
+/** True after a reload, or the way back from another page; false where a link led here. */
+export function comesBack(): boolean {
+  const [entry] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
+  return entry?.type === "reload" || entry?.type === "back_forward";
+}

@@ -2,7 +2,7 @@
 
 import { announce } from "../dom";
 import { type Card, type CardText, type Catalogue, loadText } from "../drill/cards";
-import { Kept, LASTS_MS } from "../drill/kept";
+import { comesBack, Kept, LASTS_MS } from "../drill/kept";
 import { alive, listKeys, press, type Screen } from "../drill/screen";
 import type { Vault } from "../drill/vault";
 import { choose, type Interview } from "./choose";
@@ -18,7 +18,7 @@ const kept = new Kept<Sitting>("mock-sitting");
 export class App {
   setup: Setup;
   sitting: Sitting | null = null;
-  /** an interview that another tab left in the middle, or that has another address */
+  /** an interview of before: another tab's, another address's, or one that a link led away from */
   leftOver: Sitting | null = null;
   notice = "";
   private screen: Screen | null = null;
@@ -30,14 +30,14 @@ export class App {
     readonly vault: Vault,
   ) {
     this.setup = fromAddress(location.search);
-    const [here, elsewhere] = [this.fresh(kept.ofTab()), this.fresh(kept.leftOver())];
-    const another = new URLSearchParams(location.search).has("seed") && here !== null && !sameSetup(here, this.setup);
+    const mine = this.fresh(kept.ofTab());
+    const another = new URLSearchParams(location.search).has("seed") && mine !== null && !sameSetup(mine, this.setup);
     vault.onChange(() => this.screen?.changed?.());
     document.addEventListener("keydown", (event) => press(event, this.screen?.keys ?? []));
     addEventListener("pagehide", () => this.keep());
-    if (here && !another) void this.resume(here);
+    if (mine && comesBack() && !another) void this.resume(mine);
     else {
-      this.leftOver = [here, elsewhere].find((one) => one && !one.ended) ?? null;
+      this.leftOver = mine ?? this.fresh(kept.leftOver());
       this.draw();
     }
   }

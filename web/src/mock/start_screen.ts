@@ -54,8 +54,9 @@ export function startScreen(app: App): Screen {
       h(
         "p",
         { class: "dr-notice" },
-        `An interview was left in the middle: ${roleOf(left.role).title.en}, ${left.level}, ${many(left.todo.length + 1, "question")} to go. `,
-        h("button", { type: "button", class: "il-linkish", onclick: () => void app.resume(left) }, "Go on with it"),
+        left.ended ? "The report of your last interview is still here: " : "An interview was left in the middle: ",
+        `${roleOf(left.role).title.en}, ${left.level}${left.ended ? "" : `, ${many(left.todo.length + 1, "question")} to go`}. `,
+        h("button", { type: "button", class: "il-linkish", onclick: () => void app.resume(left) }, left.ended ? "Show it" : "Go on with it"),
       ),
     h("div", { class: "mk-top" }, choice("Who is asked", "role", roles, "mk-role"), languageButtons()),
     h("div", { class: "mk-pair" }, choice("At which level", "level", LEVELS.map((level) => [level, level] as const), "dr-chip"), choice("Minutes", "minutes", LENGTHS.map((minutes) => [minutes, String(minutes)] as const), "dr-chip")),
