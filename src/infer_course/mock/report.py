@@ -80,8 +80,8 @@ def markdown(
     advised = advice([rows[answer.card] for answer in answers], points)
     if advised["read"]:
         lines += ["## Read", "", *(f"- {_lesson(graph, lesson)}" for lesson in advised["read"]), ""]
-    if advised["drill"]:
-        lines += ["## Drill next", "", *(f"- {_card(graph, card)}" for card in advised["drill"]), ""]
+    if written := [card for card in advised["drill"] if card in graph.cards]:
+        lines += ["## Drill next", "", *(f"- {graph.cards[card].title.en} (`infer-course show {card}`)" for card in written), ""]
     if answers and not advised["read"]:
         lines += ["Nothing was missed at this level. Ask for the next one.", ""]
     return "\n".join(lines)
@@ -100,7 +100,10 @@ def _question(graph: Graph, number: int, answer: Answered, points: Score, level:
     if answer.verdict:
         lines += [f"- Your number: {answer.verdict}"]
     counted = [item for item in card.rubric if item.level in LEVELS and LEVELS.index(item.level) <= LEVELS.index(level)]
-    lines += [f"- Missing ({item.level}): {readable(item.text, graph)}" for item in counted if item.id not in answer.ticked]
+    recovered = {one.item for one in answer.asked if one.reply == "yes"}
+    for item in (item for item in counted if item.id not in answer.ticked):
+        level_said = f"{item.level}, recovered" if item.id in recovered else item.level
+        lines.append(f"- Missing ({level_said}): {readable(item.text, graph)}")
     lines += [f"- Red flag: {readable(item.text, graph)}" for item in card.rubric if item.level == "red_flag" and item.id in answer.ticked]
     for asked in answer.asked:
         lines.append(f"- Asked: {question_of(graph, answer.card, asked.item, asked.chain)} ({REPLIES[asked.reply]})")
@@ -126,7 +129,3 @@ def answer_of(graph: Graph, card_id: str, item: str | None, chain: int | None) -
 
 def _lesson(graph: Graph, lesson: str) -> str:
     return f"{graph.lessons[lesson].title.en} ({graph.lessons[lesson].path})" if lesson in graph.lessons else f"{lesson} (planned)"
-
-
-def _card(graph: Graph, card: str) -> str:
-    return f"{graph.cards[card].title.en} (`infer-course show {card}`)" if card in graph.cards else f"{card} (planned)"

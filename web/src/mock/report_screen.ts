@@ -139,7 +139,7 @@ function list(name: string, kind: string, rows: HTMLElement[]): HTMLElement {
 }
 
 function row(html: string, note: Level | string = "", klass: string | null = null): HTMLElement {
-  return h("li", { class: klass }, fragment(html), note && h("span", { class: "mk-note" }, ` ${note}`));
+  return h("li", { class: klass }, fragment(html), " ", note && h("span", { class: "mk-note" }, note));
 }
 
 function pair(name: string, ...said: (Node | string)[]): HTMLElement {
