@@ -134,6 +134,7 @@ def test_a_picture_is_drawn_again_only_when_its_words_change(tmp_path: Path) -> 
 
 def test_status_says_what_ran_where_with_which_versions_and_the_oldest_source(visit: Open, graph: Graph) -> None:
     page = visit("book/status.html")
+    assert all(code.bounding_box()["height"] < 30 for code in page.locator("td > code.il-one-line").all()), "a commit stands in one line"
     rows = page.locator("[aria-label='Runs of labs and benchmarks'] tbody tr")
     assert rows.count() == len(graph.measurements) + sum(lab.run is not None for lab in graph.labs.values())
     for record in graph.measurements.values():
