@@ -78,12 +78,13 @@ class Preview:
 
 
 def serve(root: Path, port: int) -> None:
-    """Builds, then serves and follows until Ctrl-C. CourseError if the first build fails."""
+    """Builds, then serves and follows until Ctrl-C. CourseError if the first build fails and there is no earlier one to show."""
     preview, stop = Preview(root, root / "_build"), threading.Event()
     print("Building the site …", flush=True)
     preview.look()
-    if preview.error:
+    if preview.error and not (preview.output / "html" / "index.html").is_file():
         raise CourseError(preview.error)
+    print(preview.error or "Built.", flush=True)
     with open_server(root / "_build" / "html", port) as server:
         server.answer = preview.answer
         threading.Thread(target=preview.run, args=(stop,), daemon=True).start()
