@@ -8,6 +8,9 @@ import pytest
 from byte_tokenizer import BYTE_TOKENIZER
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer as FastTokenizer
+from tokenizers import decoders
+from tokenizers.models import BPE
 
 from infer_lab.engine.detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer, detokenizer_for
 
@@ -141,3 +144,32 @@ def test_a_thousand_special_tokens_in_a_row_cost_no_more_than_others() -> None:
     for token_ids in ([0, *[5] * 1000, 1], [*[5] * 1000, 0, 1]):
         assert "".join(_pieces(WindowDetokenizer(decode), token_ids, [1] * 1002)) == "a b"
     assert longest[0] <= 12
+
+
+def _byte_fallback() -> FastTokenizer:
+    """As in Llama 2: bytes are tokens of their own, and one that is no text spoils all bytes beside it, those of whole characters too."""
+    vocabulary = {f"<0x{byte:02X}>": byte for byte in range(256)} | {"▁the": 256, "a": 257, "日": 258}
+    fast = FastTokenizer(BPE(vocabulary, [], byte_fallback=True))
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    fast.decoder = decoders.Sequence(steps)  # type: ignore[assignment]
+    return fast
+
+
+_BYTES = st.sampled_from(["é", "😀", "日"]).map(lambda letter: list(letter.encode()))
+
+
+@given(
+    tokens=st.lists(st.one_of(_BYTES, st.integers(0, 258).map(lambda token: [token])), max_size=20).map(
+        lambda parts: [token for part in parts for token in part]
+    ),
+    sizes=st.lists(st.integers(1, 40), max_size=10),
+)
+@example(tokens=[*"日".encode(), 200, 257], sizes=[3])
+def test_the_text_does_not_depend_on_how_many_tokens_come_at_a_time(tokens: list[int], sizes: list[int]) -> None:
+    """So a stream equals an answer that is read at its end, and accepted drafts change no letter."""
+    fast = _byte_fallback()
+
+    def text(sizes: Sequence[int]) -> str:
+        return "".join(_pieces(WindowDetokenizer(lambda ids: fast.decode(list(ids))), tokens, sizes))
+
+    assert text(sizes) == text([1] * len(tokens))

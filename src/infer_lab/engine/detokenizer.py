@@ -69,8 +69,11 @@ class WindowDetokenizer:
         self._given = 0
 
     def add(self, *token_ids: int) -> str:
-        self._tokens += token_ids
-        return self._advance(final=False)
+        pieces = []
+        for token in token_ids:  # one by one, so that the text does not depend on how many come at a time
+            self._tokens.append(token)
+            pieces.append(self._advance(final=False))
+        return "".join(pieces)
 
     def flush(self) -> str:
         return self._advance(final=True)
