@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,6 +49,11 @@ def text(url: str) -> dict[str, Any]:
 def phase(page: Page, name: str) -> None:
     expect(page.locator(".mk-session")).to_have_attribute("data-phase", name)
     expect(page.locator(".mk-phases [aria-current=step]")).to_have_count(1)
+
+
+def begin(page: Page) -> None:
+    page.locator(".dr-start").click()
+    phase(page, "clarify")
 
 
 def to_answer(page: Page, clarified: str = "") -> None:
@@ -125,7 +131,7 @@ def test_a_whole_interview_by_keyboard_alone(mock: Open) -> None:
 
 def test_the_first_number_counts_and_the_report_says_by_which_factor(mock: Open) -> None:
     page = mock()
-    page.locator(".dr-start").click()
+    begin(page)
     while page.locator(".mk-phases").get_by_text("Estimate").count() == 0:
         before = where(page)
         page.get_by_role("button", name="Leave it out").click()
@@ -148,7 +154,7 @@ def test_the_first_number_counts_and_the_report_says_by_which_factor(mock: Open)
 
 def test_a_reload_in_the_middle_loses_nothing(mock: Open) -> None:
     page = mock()
-    page.locator(".dr-start").click()
+    begin(page)
     page.locator("#mk-clarify").fill("Which load?")
     asked = where(page)
     page.reload()
@@ -178,7 +184,7 @@ def test_a_reload_in_the_middle_loses_nothing(mock: Open) -> None:
 
 def test_leaving_early_can_be_taken_back_and_the_drill_can_be_left_out(mock: Open) -> None:
     page = mock()
-    page.locator(".dr-start").click()
+    begin(page)
     to_answer(page)
     page.get_by_role("button", name="End").click()
     expect(page.locator(".mk-logged")).to_contain_text("1 question went into your drill")
@@ -197,7 +203,7 @@ def test_leaving_early_can_be_taken_back_and_the_drill_can_be_left_out(mock: Ope
 
 def test_the_report_can_be_copied_and_says_what_to_read_and_drill(mock: Open) -> None:
     page = mock(permissions=["clipboard-read", "clipboard-write"])
-    page.locator(".dr-start").click()
+    begin(page)
     to_answer(page, "Which GPU?")
     page.keyboard.press("5")  # the red flag
     page.get_by_role("button", name="End").click()
@@ -218,7 +224,7 @@ def test_the_report_can_be_copied_and_says_what_to_read_and_drill(mock: Open) ->
 
 def test_the_report_is_what_is_printed(mock: Open) -> None:
     page = mock()
-    page.locator(".dr-start").click()
+    begin(page)
     to_answer(page)
     page.keyboard.press("q")
     page.emulate_media(media="print")
@@ -232,11 +238,11 @@ def test_the_same_address_asks_the_same_questions_and_a_seed_can_be_drawn_anew(m
     page = mock("?role=platform&level=mid&minutes=15&seed=42")
     expect(page.get_by_label("AI platform engineer")).to_be_checked()
     expect(page.locator("#mk-seed")).to_have_value("42")
-    page.locator(".dr-start").click()
+    begin(page)
     first = where(page)
     page.get_by_role("button", name="End").click()
     page.get_by_role("button", name="The same again").click()
-    page.locator(".dr-start").click()
+    begin(page)
     expect(page.locator(".dr-q .dr-en")).to_have_text(first)
     page.get_by_role("button", name="End").click()
     expect(page.locator(".mk-title")).to_have_text("Nothing was answered")
@@ -248,7 +254,7 @@ def test_the_same_address_asks_the_same_questions_and_a_seed_can_be_drawn_anew(m
 
 def test_an_interview_with_another_address_is_offered_not_lost(mock: Open, address: str) -> None:
     page = mock()
-    page.locator(".dr-start").click()
+    begin(page)
     asked = where(page)
     page.goto(f"{address}{PAGE}?role=kernel&level=mid&minutes=15&seed=1")
     expect(page.locator(".dr-notice")).to_contain_text("left in the middle: Inference serving engineer")
@@ -259,7 +265,7 @@ def test_an_interview_with_another_address_is_offered_not_lost(mock: Open, addre
 
 def test_a_link_begins_anew_and_the_last_report_is_still_there(mock: Open, address: str) -> None:
     page = mock()
-    page.locator(".dr-start").click()
+    begin(page)
     to_answer(page)
     page.keyboard.press("q")
     expect(page.locator(".mk-question")).to_have_count(1)
@@ -285,12 +291,30 @@ def test_the_interview_works_without_the_server_after_the_first_visit(browser: B
         server.server_close()
         thread.join()
     page.reload()
-    page.locator(".dr-start").click()
-    phase(page, "clarify")
+    begin(page)
     to_answer(page)
     page.keyboard.press("q")
     expect(page.locator(".mk-points")).to_contain_text("0 of ")
     context.close()
+
+
+def test_the_clock_of_the_explanation_says_when_it_is_over(mock: Open) -> None:
+    page = mock(before="sessionStorage.clear()")
+    page.clock.install()
+    page.reload()
+    begin(page)
+    page.keyboard.press("Enter")
+    if page.locator(".mk-session").get_attribute("data-phase") == "estimate":
+        page.locator(".dr-reveal").click()
+    phase(page, "explain")
+    expect(page.locator(".dr-time")).not_to_have_class("dr-time is-over")
+    page.clock.run_for(200_000)
+    expect(page.locator(".dr-time")).to_have_class("dr-time is-over")
+    page.keyboard.press("Space")
+    phase(page, "compare")
+    page.keyboard.press("q")
+    expect(page.locator(".mk-points .is-over")).to_have_text(re.compile(r"^3:\d\d$"))
+    assert log(page)[0]["seconds"] >= 199
 
 
 def test_it_says_when_little_is_written(mock: Open, visit: Open) -> None:
@@ -319,7 +343,7 @@ def test_axe_is_content_with_every_screen_and_none_scrolls_sideways(mock: Open, 
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
 
     content("start")
-    page.locator(".dr-start").click()
+    begin(page)
     content("clarify")
     while page.locator(".mk-phases").get_by_text("Estimate").count() == 0:
         before = where(page)

@@ -93,7 +93,7 @@ export function compare({ app, sitting, step, keep, goOn }: Room): Part {
 export function followUp({ app, sitting, step, keep, goOn }: Room): Part {
   const text = app.text(step.card);
   const asked = nextFollowUp(sitting, step, text);
-  if (!asked) return { elements: [], keys: [] };
+  if (!asked) return { elements: [h("button", { type: "button", class: "il-reveal dr-reveal", onclick: goOn }, "Go on")], keys: [] }; // the card was rewritten since
   const words = wordsOf(asked, text);
   const question = h("h3", { class: "mk-back", tabindex: "-1" });
   question.append(fragment(words.question));
