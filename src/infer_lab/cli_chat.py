@@ -24,6 +24,9 @@ def chat(
     model: options.Model = "smollm2",
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    quantization: options.Quantization = None,
+    quantization_group: options.QuantizationGroup = 128,
+    quant_cache: options.QuantCache = True,
     speculative: options.Speculative = None,
     temperature: options.Temperature = 0.0,
     top_k: options.TopK = 0,
@@ -49,7 +52,17 @@ def chat(
         seed=seed,
         stop=tuple(stop or ()),
     )
-    llm = load(EngineConfig(model=model, device=device, dtype=dtype, max_num_seqs=1, speculative=speculative))
+    config = EngineConfig(
+        model=model,
+        device=device,
+        dtype=dtype,
+        quantization=quantization,
+        quantization_group=quantization_group,
+        quantization_cache=quant_cache,
+        max_num_seqs=1,
+        speculative=speculative,
+    )
+    llm = load(config)
     if llm.tokenizer.chat_template is None:
         raise UserError(f"{llm.model_config.name} has no chat template; use infer-lab generate --raw")
     with suppress(ImportError):

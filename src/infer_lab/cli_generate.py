@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +29,9 @@ def generate(
     model: options.Model = "smollm2",
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    quantization: options.Quantization = None,
+    quantization_group: options.QuantizationGroup = 128,
+    quant_cache: options.QuantCache = True,
     speculative: options.Speculative = None,
     temperature: options.Temperature = 0.0,
     top_k: options.TopK = 0,
@@ -71,7 +75,17 @@ def generate(
     if token_ids and (raw is False or system is not None):
         raise UserError("--token-ids are the whole prompt; leave out --chat and --system")
     ids = _parse_ids(text) if token_ids else None
-    llm = load(EngineConfig(model=model, device=device, dtype=dtype, max_num_seqs=max(8, n), speculative=speculative))
+    config = EngineConfig(
+        model=model,
+        device=device,
+        dtype=dtype,
+        quantization=quantization,
+        quantization_group=quantization_group,
+        quantization_cache=quant_cache,
+        max_num_seqs=max(8, n),
+        speculative=speculative,
+    )
+    llm = load(config)
     as_chat = ids is None and not raw and (raw is False or (llm.has_tokenizer and llm.tokenizer.chat_template is not None))
     if system is not None and not as_chat:
         raise UserError(f"--system goes with a chat; leave it out with {'--raw' if raw else 'this model, which has no chat template'}")
@@ -142,7 +156,8 @@ def _summary(output: RequestOutput, speculates: bool) -> str:
 
 
 def load(config: EngineConfig) -> LLM:
-    with Console(stderr=True).status(f"Loading {escape(config.model)} …"):
+    # quantizing has a progress bar of its own, and a terminal holds one
+    with Console(stderr=True).status(f"Loading {escape(config.model)} …") if config.quantization is None else nullcontext():
         from infer_lab import LLM
 
         return LLM(config)

@@ -19,6 +19,14 @@ Model = Annotated[
 ]
 Device = Annotated[str, _option("--device", help="auto, cpu, cuda or cuda:<index>", panel=_ENGINE)]
 Dtype = Annotated[str, _option("--dtype", help="auto, float32, bfloat16 or float16", panel=_ENGINE)]
+Quantization = Annotated[
+    str | None,
+    _option("--quantization", "-q", help="Keep the layers' weights packed: w8a16, w4a16, fp8 or int8", panel=_ENGINE),
+]
+QuantizationGroup = Annotated[int, _option("--quantization-group", help="Columns that share a scale: 32, 64 or 128", panel=_ENGINE)]
+QuantCache = Annotated[
+    bool, _option("--quant-cache/--no-quant-cache", help="Keep the quantized model on disk, to load at once next time", panel=_ENGINE)
+]
 Speculative = Annotated[
     str | None,
     _option("--speculative", help="Guess tokens ahead and verify them together: ngram, draft:<first layers>, draft:<model>", panel=_ENGINE),

@@ -9,6 +9,7 @@ from typing import Literal
 
 from infer_lab.core.config import SchedulerConfig
 from infer_lab.errors import UserError
+from infer_lab.quant.scheme import Scheme
 from infer_lab.spec.config import SpeculativeConfig
 
 _AS_THEY_ARE = (
@@ -30,6 +31,9 @@ class EngineConfig:
     num_kv_blocks: KV blocks on the device, the null block included; or kv_cache_memory in bytes; or neither: sized from free memory.
     preemption: what happens to a request that must give way: its KV is thrown away ("recompute") or moved to num_host_kv_blocks blocks
         of host memory ("swap").
+    quantization: how the layers' weights are stored: w8a16, w4a16, fp8 or int8; None: in dtype. See infer_lab.quant.scheme.
+    quantization_group: input columns that share a scale in w8a16 and w4a16: 32, 64 or 128.
+    quantization_cache: whether a quantized model is kept in the user's cache (INFER_LAB_CACHE), so that it loads at once next time.
     speculative: where drafts come from: "ngram", "draft:<layers or model>", or a SpeculativeConfig; None: no drafts.
     policy, priority_aging_s, tenant_weights, admission, watermark, enable_chunked_prefill, long_prefill_token_threshold,
         max_num_partial_prefills, max_waiting_requests, max_waiting_tokens, max_waiting_per_tenant: how the scheduler decides; see
@@ -49,6 +53,9 @@ class EngineConfig:
     enable_prefix_caching: bool = True
     preemption: Literal["recompute", "swap"] = "recompute"
     num_host_kv_blocks: int = 0
+    quantization: str | None = None
+    quantization_group: int = 128
+    quantization_cache: bool = True
     speculative: SpeculativeConfig | str | None = None
     policy: Literal["fcfs", "priority"] = "fcfs"
     priority_aging_s: float = 10.0
@@ -82,12 +89,19 @@ class EngineConfig:
             raise UserError(f"enable_prefix_caching must be True or False, got {self.enable_prefix_caching!r}")
         if self.seed is not None and not (isinstance(self.seed, int) and 0 <= self.seed < 2**63):
             raise UserError(f"seed must be a whole number in [0, 2**63), got {self.seed!r}")
+        if not isinstance(self.quantization_cache, bool):
+            raise UserError(f"quantization_cache must be True or False, got {self.quantization_cache!r}")
+        Scheme.of("w8a16" if self.quantization is None else self.quantization, self.quantization_group)
         if isinstance(self.speculative, str):
             object.__setattr__(self, "speculative", SpeculativeConfig.parse(self.speculative))
         if not isinstance(self.speculative, SpeculativeConfig | None):
             raise UserError(f"speculative is a SpeculativeConfig, or a word such as 'ngram' or 'draft:8'; got {self.speculative!r}")
         # what the scheduler would refuse is refused before a model is loaded
         self.scheduler_config(self.num_kv_blocks or 2**30, self.max_model_len or 2, vocab_size=0)
+
+    @property
+    def scheme(self) -> Scheme | None:
+        return None if self.quantization is None else Scheme.of(self.quantization, self.quantization_group)
 
     def scheduler_config(self, num_blocks: int, max_model_len: int, vocab_size: int) -> SchedulerConfig:
         """What the scheduler is told, once the sizes of the model and of its cache are known. UserError for what contradicts itself."""

@@ -14,6 +14,8 @@ from infer_lab.engine_config import EngineConfig
 from infer_lab.errors import UserError
 from infer_lab.models.checkpoint import Checkpoint, open_checkpoint
 from infer_lab.models.llama import LlamaModel, check_tensors
+from infer_lab.quant.load import load_quantized
+from infer_lab.quant.scheme import Scheme
 from infer_lab.spec.config import SpeculativeConfig
 from infer_lab.spec.draft_model import DraftModel
 from infer_lab.spec.speculator import Speculator
@@ -34,6 +36,7 @@ class LoadedModel:
     model: LlamaModel
     device: torch.device
     dtype: torch.dtype
+    scheme: Scheme | None = None
 
     @property
     def config(self) -> ModelConfig:
@@ -76,7 +79,12 @@ def load_model(config: EngineConfig) -> LoadedModel:
     shape = checkpoint.config
     if checkpoint.tensors is not None:
         check_tensors(checkpoint)
-    check_weights_fit(shape, dtype, device)
+    scheme = config.scheme
+    check_weights_fit(shape, dtype, device, scheme)
+    if scheme is not None:
+        seed, use_cache = config.seed or 0, config.quantization_cache
+        model = load_quantized(checkpoint, scheme, dtype=dtype, device=device, seed=seed, use_cache=use_cache)
+        return LoadedModel(config.model, checkpoint, model.eval(), device, dtype, scheme)
     model = LlamaModel(shape, dtype=dtype, device=device, rope_factors=checkpoint.rope_frequency_factors)
     if checkpoint.tensors is None:
         model.randomize(config.seed or 0)
@@ -148,6 +156,8 @@ def build_engine(config: EngineConfig, loaded: LoadedModel) -> BuiltEngine:
     wanted = resolve_device(config.device)
     if wanted != device or resolve_dtype(config.dtype, wanted) != dtype:
         raise UserError(f"{loaded.name} is loaded on {device} as {dtype}; load it again for device {config.device}, dtype {config.dtype}")
+    if config.scheme != loaded.scheme:
+        raise UserError(f"{loaded.name} is loaded as {loaded.scheme or dtype}; load it again for quantization = {config.scheme}")
     max_model_len = _max_model_len(config, shape)
     drafting = Drafting.load(config, loaded)
     blocks = num_kv_blocks(shape, config, max_model_len, dtype, device, drafting.own_shape)

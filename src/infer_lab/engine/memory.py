@@ -8,6 +8,7 @@ from infer_lab.config import ModelConfig
 from infer_lab.engine_config import EngineConfig
 from infer_lab.errors import DoesNotFitError, UserError
 from infer_lab.host_memory import available_host_memory
+from infer_lab.quant.scheme import Scheme
 from infer_lab.worker.kv_cache import bytes_per_block
 
 _GIB = 2**30
@@ -23,14 +24,14 @@ def weight_bytes(config: ModelConfig, dtype: torch.dtype) -> int:
     return (config.num_layers * layer + embeddings) * dtype.itemsize
 
 
-def check_weights_fit(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
+def check_weights_fit(config: ModelConfig, dtype: torch.dtype, device: torch.device, scheme: Scheme | None = None) -> None:
     """Refuse a model that cannot fit before the machine starts to swap or the driver gives up."""
-    need = weight_bytes(config, dtype)
+    need = weight_bytes(config, dtype) if scheme is None else scheme.weight_bytes(config, dtype.itemsize)
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_host_memory()
     if free is not None and need > free:
         raise DoesNotFitError(
-            f"{config.name} needs {need / _GIB:.1f} GiB for its weights in {str(dtype).removeprefix('torch.')},"
-            f" but {device} has {free / _GIB:.1f} GiB free; take a smaller model or dtype"
+            f"{config.name} needs {need / _GIB:.1f} GiB for its weights in {scheme or str(dtype).removeprefix('torch.')},"
+            f" but {device} has {free / _GIB:.1f} GiB free; take a smaller model or dtype, or quantization such as w4a16"
         )
 
 

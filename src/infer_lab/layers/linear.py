@@ -8,12 +8,42 @@ a checkpoint loader is only "copy each tensor into its slot". (The idea is nano-
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Slots = dict[str, Tensor]
+
+class Slot(Protocol):
+    """A place that a loader fills as if it were a tensor: a view of a layer's memory, or one that quantizes what it is given."""
+
+    @property
+    def shape(self) -> torch.Size: ...
+    @property
+    def dtype(self) -> torch.dtype: ...
+    @property
+    def device(self) -> torch.device: ...
+    def copy_(self, tensor: Tensor, /) -> object: ...
+    def normal_(self, mean: float, std: float, *, generator: torch.Generator) -> object: ...
+
+
+Slots = dict[str, Slot]
+
+
+class LinearLayer(Protocol):
+    """What a model needs of a linear layer: `Linear` below, or one of infer_lab.quant."""
+
+    def __call__(self, x: Tensor) -> Tensor: ...
+    def slots(self, prefix: str) -> Slots: ...
+
+
+class LinearFactory(Protocol):
+    """Makes the layers of a model; arguments as of `Linear`."""
+
+    def __call__(
+        self, in_features: int, parts: Mapping[str, int], *, bias: bool = False, dtype: torch.dtype, device: torch.device
+    ) -> LinearLayer: ...
 
 
 def weight(*shape: int, dtype: torch.dtype, device: torch.device) -> nn.Parameter:

@@ -29,6 +29,7 @@ class Checkpoint:
 
     shapes: of the same tensors by name, known without reading them, so that a model is checked before memory is taken for it.
     eos_token_ids: without those that the vocabulary does not have, which can never come (some files write -1 for none).
+    files: what it was read from; none for random weights.
     rope_frequency_factors: what a GGUF file states instead of RoPE-scaling parameters: a divisor for each frequency.
     """
 
@@ -38,6 +39,7 @@ class Checkpoint:
     tokenizer: Tokenizer | None = None
     eos_token_ids: tuple[int, ...] = ()
     rope_frequency_factors: tuple[float, ...] = field(default=())
+    files: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         known = tuple(token for token in self.eos_token_ids if 0 <= token < self.config.vocab_size)

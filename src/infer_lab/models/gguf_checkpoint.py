@@ -150,4 +150,5 @@ def open_gguf(path: Path) -> Checkpoint:
         tokenizer=tokenizer_from_gguf(file.fields) if "tokenizer.ggml.model" in file.fields else None,
         eos_token_ids=tuple(dict.fromkeys(int(e) for e in eos if isinstance(e, int))),
         rope_frequency_factors=factors,
+        files=(path,),
     )

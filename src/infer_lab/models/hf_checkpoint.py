@@ -169,4 +169,11 @@ def _eos(folder: Path) -> tuple[int, ...]:
 def open_folder(folder: Path) -> Checkpoint:
     config = _config(folder)
     shards = _shards(folder)
-    return Checkpoint(config, lambda device: _tensors(shards, device), _shapes(shards), tokenizer_from_folder(folder), _eos(folder))
+    return Checkpoint(
+        config=config,
+        tensors=lambda device: _tensors(shards, device),
+        shapes=_shapes(shards),
+        tokenizer=tokenizer_from_folder(folder),
+        eos_token_ids=_eos(folder),
+        files=tuple(shards),
+    )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from infer_lab.config import ModelConfig
 from infer_lab.errors import CheckpointError
 from infer_lab.layers.attention import AttentionBatch, paged_attention
-from infer_lab.layers.linear import Linear, Slots, weight
+from infer_lab.layers.linear import Linear, LinearFactory, Slots, weight
 from infer_lab.layers.norm import RMSNorm
 from infer_lab.layers.rotary import Rotary, rotate
 from infer_lab.models.checkpoint import Checkpoint
@@ -22,13 +22,13 @@ KVLayer = tuple[Tensor, Tensor]
 
 
 class Attention(nn.Module):
-    def __init__(self, config: ModelConfig, *, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, config: ModelConfig, *, linear: LinearFactory, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
         q_size, kv_size = self.heads * self.head_dim, self.kv_heads * self.head_dim
         parts = {"q_proj": q_size, "k_proj": kv_size, "v_proj": kv_size}
-        self.qkv = Linear(config.hidden_size, parts, bias=config.qkv_bias, dtype=dtype, device=device)
-        self.out = Linear(q_size, {"o_proj": config.hidden_size}, dtype=dtype, device=device)
+        self.qkv = linear(config.hidden_size, parts, bias=config.qkv_bias, dtype=dtype, device=device)
+        self.out = linear(q_size, {"o_proj": config.hidden_size}, dtype=dtype, device=device)
         self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps, dtype=dtype, device=device) if config.qk_norm else None
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps, dtype=dtype, device=device) if config.qk_norm else None
 
@@ -51,11 +51,11 @@ class Attention(nn.Module):
 class GatedMLP(nn.Module):
     """down(silu(gate(x)) · up(x)), with gate and up as one product."""
 
-    def __init__(self, config: ModelConfig, *, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, config: ModelConfig, *, linear: LinearFactory, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         width = config.intermediate_size
-        self.gate_up = Linear(config.hidden_size, {"gate_proj": width, "up_proj": width}, dtype=dtype, device=device)
-        self.down = Linear(width, {"down_proj": config.hidden_size}, dtype=dtype, device=device)
+        self.gate_up = linear(config.hidden_size, {"gate_proj": width, "up_proj": width}, dtype=dtype, device=device)
+        self.down = linear(width, {"down_proj": config.hidden_size}, dtype=dtype, device=device)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up(x).chunk(2, dim=-1)
@@ -66,12 +66,12 @@ class GatedMLP(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    def __init__(self, config: ModelConfig, *, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, config: ModelConfig, *, linear: LinearFactory, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self.input_norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype, device=device)
-        self.attention = Attention(config, dtype=dtype, device=device)
+        self.attention = Attention(config, linear=linear, dtype=dtype, device=device)
         self.post_norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype, device=device)
-        self.mlp = GatedMLP(config, dtype=dtype, device=device)
+        self.mlp = GatedMLP(config, linear=linear, dtype=dtype, device=device)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVLayer, batch: AttentionBatch) -> Tensor:
         x = x + self.attention(self.input_norm(x), cos, sin, cache, batch)
@@ -119,7 +119,7 @@ def check_tensors(checkpoint: Checkpoint) -> None:
 
 
 class LlamaModel(nn.Module):
-    """rope_factors as in `inverse_frequencies`. Weights are unset until `load` or `randomize`."""
+    """rope_factors as in `inverse_frequencies`. linear: makes the layers' matrices. Weights are unset until `load` or `randomize`."""
 
     def __init__(
         self,
@@ -128,11 +128,12 @@ class LlamaModel(nn.Module):
         dtype: torch.dtype,
         device: torch.device,
         rope_factors: tuple[float, ...] = (),
+        linear: LinearFactory = Linear,
     ) -> None:
         super().__init__()
         self.config = config
         self.embedding = weight(config.vocab_size, config.hidden_size, dtype=dtype, device=device)
-        self.layers = nn.ModuleList(DecoderLayer(config, dtype=dtype, device=device) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(DecoderLayer(config, linear=linear, dtype=dtype, device=device) for _ in range(config.num_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype, device=device)
         tied = config.tie_word_embeddings
         self.head = self.embedding if tied else weight(config.vocab_size, config.hidden_size, dtype=dtype, device=device)
@@ -172,7 +173,6 @@ class LlamaModel(nn.Module):
         for name, tensor in checkpoint.tensors(self.embedding.device):
             if not _is_ignored(name, self.config):
                 slot = slots.pop(name)
-                slot.copy_(tensor)
                 # of the tensor as it came, which is contiguous: ours may lie column by column, where this takes a hundred times as long
                 low, high = torch.aminmax(tensor)
                 largest = torch.finfo(slot.dtype).max
@@ -181,6 +181,7 @@ class LlamaModel(nn.Module):
                     raise CheckpointError(
                         f"{self.config.name}: {name} holds NaN or infinity as {kind}; the file is damaged, or wants another dtype"
                     )
+                slot.copy_(tensor)
         assert not slots
 
     @torch.no_grad()
@@ -189,6 +190,6 @@ class LlamaModel(nn.Module):
         generator = torch.Generator(device=self.embedding.device).manual_seed(seed)
         for key, slot in self.slots().items():
             if key.endswith("norm.weight"):
-                slot.fill_(1.0)
+                slot.copy_(torch.ones(slot.shape))
             else:
                 slot.normal_(0.0, 0.02, generator=generator)
