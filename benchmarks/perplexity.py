@@ -100,9 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     workload = {"model": options.model, "dtype": str(loaded.dtype).removeprefix("torch."), "text": TEXT.name, "tokens": len(token_ids)}
     workload |= {"context": "the whole text", "group": options.group, "quick": options.quick}
     record = Record("perplexity", f"Perplexity, {loaded.config.name}", str(loaded.device), sources=SOURCES, workload=workload)
-    say(
-        f"\n{len(token_ids)} tokens, {loaded.device}, {workload['dtype']}\n{'scheme':<8} {'perplexity':>11} {'nats a token':>20} {'against float':>20}"
-    )
+    say(f"\n{len(token_ids)} tokens, {loaded.device}, {workload['dtype']}")
+    say(f"{'scheme':<8} {'perplexity':>11} {'nats a token':>20} {'against float':>20}")
     perplexities: dict[str, float] = {}
     for name, nats in results.items():
         mean, error, change = float(nats.mean()), standard_error(nats), nats - plain
