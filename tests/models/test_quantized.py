@@ -62,8 +62,10 @@ def in_floats(quantized: LoadedModel) -> LoadedModel:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             source = ours[name.rpartition(".")[0]]
-            is_matrix = isinstance(source, QuantizedLinear) and name.endswith("weight")
-            parameter.copy_(source.dequantized() if is_matrix else kept[name])
+            if isinstance(source, QuantizedLinear) and name.endswith("weight"):
+                parameter.copy_(source.dequantized())
+            else:
+                parameter.copy_(kept[name])
     return replace(quantized, model=model, scheme=None)
 
 

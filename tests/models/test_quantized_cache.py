@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gguf
 import pytest
@@ -31,7 +32,7 @@ def checkpoint(tmp_path: Path) -> Path:
     return write_tiny_gguf(tmp_path / "tiny.gguf", kind=gguf.GGMLQuantizationType.Q8_0)
 
 
-def tokens(model: Path, quantization: str | None = "w8a16", **options: object) -> tuple[int, ...]:
+def tokens(model: Path, quantization: str | None = "w8a16", **options: Any) -> tuple[int, ...]:
     with LLM(str(model), device="cpu", dtype="float32", quantization=quantization, num_kv_blocks=8, **options) as llm:
         (output,) = llm.generate([PROMPT], SamplingParams(max_tokens=24, ignore_eos=True), progress=False)
     return output.token_ids
