@@ -81,7 +81,7 @@ def write(path: Path, model: LlamaModel) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
         os.close(handle)
-        save_file(tensors, temporary, metadata={"version": str(VERSION), "sha256": _sha256(tensors.items())})
+        save_file(tensors, temporary, metadata={"sha256": _sha256(tensors.items())})
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
         if temporary is not None:
