@@ -242,9 +242,11 @@ def test_in_a_real_terminal(tree: Tree, path: Path) -> None:
     import os
     import pty
     import select
+    import signal
 
     child, handle = pty.fork()
     if child == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored, if these tests were started in the background
         os.environ |= {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "60", "INFER_COURSE_PROGRESS": str(path)}
         os.execv(sys.executable, [sys.executable, "-m", "infer_course.cli", "drill", "--root", str(tree.root)])
     said = ""

@@ -9,7 +9,8 @@ import asyncio
 import gc
 import random
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +80,15 @@ def run(loaded: LoadedModel) -> Callable[..., None]:
             gate.core.scheduler.check_invariants()
             assert not gate.core.scheduler.has_unfinished()
 
-        asyncio.run(main())
+        in_a_loop(main())
 
     return call
+
+
+def in_a_loop(coroutine: Coroutine[Any, Any, None]) -> None:
+    """In a thread of its own: the thread of the tests may have a running loop (page tests leave one)."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, coroutine).result()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -312,7 +319,7 @@ def test_the_engines_death_is_told_to_every_waiting_caller_and_every_later_one(l
         assert engine.dead is not None and engine.num_unfinished == 0
         await engine.shutdown()
 
-    asyncio.run(asyncio.wait_for(main(), 120))
+    in_a_loop(asyncio.wait_for(main(), 120))
 
 
 def test_draining_finishes_what_is_there_and_takes_nothing_new(run: Callable[..., None]) -> None:
@@ -403,4 +410,4 @@ def test_create_loads_in_the_background(tiny_folder: Path) -> None:
         async with engine:
             assert len((await engine.complete([1, 2], SHORT)).token_ids) == 6
 
-    asyncio.run(main())
+    in_a_loop(main())

@@ -17,8 +17,9 @@ from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 from sphinx.application import Sphinx
 
-from infer_course.nodes import Card, Lab, Lesson
+from infer_course.nodes import Card, Lab, Lesson, SetOfCards
 from infer_course.sphinx_ext.course import of
+from infer_course.sphinx_ext.questions import page_of_set
 
 FOLDER = "_images/social"
 SIZE = (1200, 630)
@@ -43,7 +44,7 @@ class Words:
 def attach(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
     """Event `html-page-context`: draws the page's picture and names it in the metadata. Needs an address to publish at."""
     base = app.config.html_baseurl
-    if not base or doctree is None:
+    if not base or (doctree is None and pagename not in _set_pages(app)):
         return
     words = _words(app, pagename)
     name = f"{FOLDER}/{pagename.replace('/', '-')}.png"
@@ -57,8 +58,10 @@ def attach(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any
 
 
 def _words(app: Sphinx, pagename: str) -> Words:
-    page = of(app).pages.get(pagename)
+    page = of(app).pages.get(pagename) or _set_pages(app).get(pagename)
     match page:
+        case SetOfCards():
+            return Words("Question set", page.title.en, f"{len(page.cards)} questions")
         case Card():
             return Words("Interview question", page.title.en, f"{page.kind}, {page.level}, {page.minutes:g} min, part {page.part}")
         case Lesson():
@@ -68,6 +71,10 @@ def _words(app: Sphinx, pagename: str) -> Words:
         case _:
             title = app.config.html_title if pagename == "index" else app.env.titles[pagename].astext()
             return Words(str(app.config.project), title, MOTTO)
+
+
+def _set_pages(app: Sphinx) -> dict[str, SetOfCards]:
+    return {page_of_set(chosen.id): chosen for chosen in of(app).graph.sets.values()}
 
 
 def draw(words: Words, path: Path) -> None:
