@@ -200,7 +200,7 @@ def _address(address: str, name: str, folder: str, prefix: str, inside: Mapping[
     page = path.removesuffix(".html")
     if page in inside:
         return f"#{inside[page]}--{parts.fragment}" if parts.fragment else f"#{inside[page]}"
-    return base + path + (f"#{parts.fragment}" if parts.fragment else "")
+    return base + path + (f"?{parts.query}" if parts.query else "") + (f"#{parts.fragment}" if parts.fragment else "")
 
 
 def _styles(soup: BeautifulSoup, page: str) -> list[Tag]:

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -23,7 +24,8 @@ def fragments(html: Path, card_id: str) -> dict:
 def leads_somewhere(html: Path, address: str) -> bool:
     if address.startswith(("https://", "http://")):
         return True
-    path, _, anchor = address.partition("#")
+    parts = urlsplit(address)
+    path, anchor = parts.path, parts.fragment
     file = html / path
     return file.is_file() and (not anchor or f'id="{anchor}"' in file.read_text(encoding="utf-8"))
 
