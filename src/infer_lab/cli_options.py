@@ -19,6 +19,7 @@ Model = Annotated[
 ]
 Device = Annotated[str, _option("--device", help="auto, cpu, cuda or cuda:<index>", panel=_ENGINE)]
 Dtype = Annotated[str, _option("--dtype", help="auto, float32, bfloat16 or float16", panel=_ENGINE)]
+KVDtype = Annotated[str, _option("--kv-dtype", help="Of cached keys and values: auto (as --dtype), bf16, fp8 or int8", panel=_ENGINE)]
 Quantization = Annotated[
     str | None,
     _option("--quantization", "-q", help="Keep the layers' weights packed: w8a16, w4a16, fp8 or int8", panel=_ENGINE),

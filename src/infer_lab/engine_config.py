@@ -18,6 +18,7 @@ _AS_THEY_ARE = (
     "policy", "preemption", "priority_aging_s", "tenant_weights", "watermark",
 )  # fmt: skip
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+KV_DTYPES = ("auto", "bf16", "fp8", "int8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class EngineConfig:
 
     model: "smollm2", "dummy:<preset>", the path of a .gguf file or of a Hugging Face folder.
     device: "auto" (cuda when there is one), "cpu", "cuda", "cuda:1". dtype: "auto" is bfloat16 on cuda, float32 on cpu.
+    kv_dtype: of cached keys and values: "auto" is dtype; "fp8" (e4m3) and "int8" have a scale for each token and head, and half the bytes.
     max_model_len: prompt and output together; None is the model's own limit.
     max_num_batched_tokens: token budget of a step; longer prompts are computed in chunks. max_num_seqs: requests in a batch.
     num_kv_blocks: KV blocks on the device, the null block included; or kv_cache_memory in bytes; or neither: sized from free memory.
@@ -44,6 +46,7 @@ class EngineConfig:
     model: str = "smollm2"
     device: str = "auto"
     dtype: str = "auto"
+    kv_dtype: str = "auto"
     max_model_len: int | None = None
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
@@ -75,6 +78,8 @@ class EngineConfig:
             raise UserError(f"model must be a name such as smollm2, or a path; got {self.model!r}")
         if self.dtype not in DTYPES:
             raise UserError(f"dtype must be one of {', '.join(DTYPES)}; got {self.dtype!r}")
+        if self.kv_dtype not in KV_DTYPES:
+            raise UserError(f"kv_dtype must be one of {', '.join(KV_DTYPES)}; got {self.kv_dtype!r}")
         if not isinstance(self.device, str) or not re.fullmatch("auto|cpu|cuda(:[0-9]{1,4})?", self.device):
             raise UserError(f"device must be auto, cpu, cuda or cuda:<index>; got {self.device!r}")
         if self.num_kv_blocks is not None and self.kv_cache_memory is not None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from infer_lab.core.plan import AdmittedRequest, BlockCopy, ScheduledRequest
 from infer_lab.layers.attention import paged_attention
+from infer_lab.layers.kv_layer import KVLayer
 from infer_lab.presets import PRESETS
 from infer_lab.worker.input_batch import InputBatch
 from infer_lab.worker.kv_cache import KVCache
@@ -41,8 +42,7 @@ def test_mixed_batches_equal_attention_written_out(requests: list[tuple[int, int
     num_blocks = sum(-(-(context + new) // block_size) for context, new in requests) + 3
     free = torch.randperm(num_blocks, generator=generator).tolist()
     # NaN everywhere: whoever reads a slot that its own request did not write gives itself away
-    k_cache = torch.full((num_blocks * block_size, KV_HEADS, DIM), math.nan)
-    v_cache = torch.full_like(k_cache, math.nan)
+    cache = KVLayer(*torch.full((2, num_blocks, block_size, KV_HEADS, DIM), math.nan))
     batch = InputBatch(8, 64, block_size, CPU, torch.float32)
     scheduled, expected, fresh = [], {}, {}
     for i, (context, new) in enumerate(requests):
@@ -51,8 +51,8 @@ def test_mixed_batches_equal_attention_written_out(requests: list[tuple[int, int
         k, v = (torch.randn(total, KV_HEADS, DIM, generator=generator) for _ in range(2))
         blocks = [free.pop() for _ in range(-(-total // block_size))]
         for position in range(context):
-            slot = blocks[position // block_size] * block_size + position % block_size
-            k_cache[slot], v_cache[slot] = k[position], v[position]
+            block, offset = blocks[position // block_size], position % block_size
+            cache.k[block, offset], cache.v[block, offset] = k[position], v[position]
         name = f"r{i}"
         batch.admit(AdmittedRequest(name, (0,) * total, total))
         scheduled.append(ScheduledRequest(name, context, (i,) * new, True, 0, tuple(blocks)))
@@ -60,7 +60,7 @@ def test_mixed_batches_equal_attention_written_out(requests: list[tuple[int, int
     inputs = batch.prepare(scheduled)
     order = list(dict.fromkeys(inputs.token_ids.tolist()))  # token id = number of the request
     q, k, v = (torch.cat([fresh[i][part] for i in order]) for part in range(3))
-    out = paged_attention(q, k, v, k_cache, v_cache, inputs.attention)
+    out = paged_attention(q, k, v, cache, inputs.attention)
     assert torch.allclose(out.double(), torch.cat([expected[i] for i in order]), atol=2e-5)
 
 
@@ -102,4 +102,4 @@ def test_blocks_move_to_the_host_and_back_unchanged_and_copies_read_before_they_
     assert torch.equal(cache.device[:, :, [5, 1]], before[:, :, [1, 4]])
     cache.copy([BlockCopy(0, 2), BlockCopy(2, 3)])
     assert torch.equal(cache.device[:, :, [2, 3]], before[:, :, [0, 2]])
-    assert torch.equal(cache.layers[1][0].view(6, 4, 3, 64)[3], before[1, 0, 2]), "the layers are views of the same memory"
+    assert torch.equal(cache.layers[1].k[3], before[1, 0, 2]), "the layers are views of the same memory"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from infer_lab.kernels.reference import quantize_rows
+from infer_lab.kernels.pack import quantize_rows
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 
 from infer_course.labkit import CheckFailed
 from infer_lab.layers import attention
+from infer_lab.layers.kv_layer import KVLayer
 from infer_lab.models import llama
 from infer_lab.presets import PRESETS
 from infer_lab.worker.input_batch import InputBatch
@@ -59,10 +60,10 @@ def wrong_head_map(monkeypatch: pytest.MonkeyPatch) -> None:
     """Query head h reads KV head h % kv_heads instead of h // group: the shapes fit."""
     sound = attention.paged_attention
 
-    def scattered(q, k, v, k_cache, v_cache, batch):
+    def scattered(q, k, v, cache, batch):
         heads, kv_heads = q.shape[1], k.shape[1]
         order = torch.arange(heads).view(heads // kv_heads, kv_heads).t().flatten()
-        out = sound(q[:, order], k, v, k_cache, v_cache, batch)
+        out = sound(q[:, order], k, v, cache, batch)
         return out[:, order.argsort()]
 
     monkeypatch.setattr(llama, "paged_attention", scattered)
@@ -83,7 +84,7 @@ def a_slot_for_every_query_head(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def generous(self, config, **kwargs):
         sound(self, config.with_(num_kv_heads=config.num_heads), **kwargs)
-        self.layers = [(k[:, : config.num_kv_heads], v[:, : config.num_kv_heads]) for k, v in self.layers]
+        self.layers = [KVLayer(layer.k[:, :, : config.num_kv_heads], layer.v[:, :, : config.num_kv_heads]) for layer in self.layers]
 
     monkeypatch.setattr(KVCache, "__init__", generous)
 
@@ -91,9 +92,9 @@ def a_slot_for_every_query_head(monkeypatch: pytest.MonkeyPatch) -> None:
 def writes_one_slot_too_far(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = attention.paged_attention
 
-    def shifted(q, k, v, k_cache, v_cache, batch):
-        slots = (batch.slot_mapping + 1) % len(k_cache)
-        return sound(q, k, v, k_cache, v_cache, attention.AttentionBatch(slots, batch.decodes, batch.prefills))
+    def shifted(q, k, v, cache, batch):
+        slots = (batch.slot_mapping + 1) % cache.k[..., 0, 0].numel()
+        return sound(q, k, v, cache, attention.AttentionBatch(slots, batch.decodes, batch.prefills))
 
     monkeypatch.setattr(llama, "paged_attention", shifted)
 

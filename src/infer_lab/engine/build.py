@@ -14,7 +14,7 @@ from infer_lab.engine_config import EngineConfig
 from infer_lab.errors import UserError
 from infer_lab.models.checkpoint import Checkpoint, open_checkpoint
 from infer_lab.models.llama import LlamaModel, check_tensors
-from infer_lab.quant.load import load_quantized
+from infer_lab.quant.load import load_quantized, require_fp8
 from infer_lab.quant.scheme import Scheme
 from infer_lab.spec.config import SpeculativeConfig
 from infer_lab.spec.draft_model import DraftModel
@@ -66,6 +66,19 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
     if dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     return getattr(torch, dtype)
+
+
+def resolve_kv_dtype(kv_dtype: str, dtype: torch.dtype, device: torch.device) -> torch.dtype:
+    """UserError for a cache that the device's kernels cannot read. A CPU reads any."""
+    if kv_dtype == "auto":
+        return dtype
+    if kv_dtype == "bf16":
+        if device.type == "cuda" and dtype != torch.bfloat16:
+            raise UserError(f"kv_dtype bf16 beside dtype {str(dtype).removeprefix('torch.')} runs on a CPU only; take auto, fp8 or int8")
+        return torch.bfloat16
+    if kv_dtype == "fp8" and device.type == "cuda":
+        require_fp8(device)
+    return torch.float8_e4m3fn if kv_dtype == "fp8" else torch.int8
 
 
 def load_model(config: EngineConfig) -> LoadedModel:
@@ -132,7 +145,7 @@ class Drafting:
         exact = self.config.acceptance == "exact"
         if self.drafter is None:
             return DraftModel(self.target.model, cache.layers[: self.config.draft_layers], exact=exact)
-        own = KVCache(self.drafter.config, dtype=self.drafter.dtype, device=self.drafter.device, **sizes)
+        own = KVCache(self.drafter.config, dtype=cache.device.dtype, device=self.drafter.device, **sizes)
         return DraftModel(self.drafter.model, own.layers, own_cache=own, exact=exact)
 
     def speculator(self) -> Speculator | None:
@@ -160,10 +173,11 @@ def build_engine(config: EngineConfig, loaded: LoadedModel) -> BuiltEngine:
         raise UserError(f"{loaded.name} is loaded as {loaded.scheme or dtype}; load it again for quantization = {config.scheme}")
     max_model_len = _max_model_len(config, shape)
     drafting = Drafting.load(config, loaded)
-    blocks = num_kv_blocks(shape, config, max_model_len, dtype, device, drafting.own_shape)
+    kv_dtype = resolve_kv_dtype(config.kv_dtype, dtype, device)
+    blocks = num_kv_blocks(shape, config, max_model_len, dtype, kv_dtype, device, drafting.own_shape)
     scheduler = Scheduler(config.scheduler_config(blocks, max_model_len, shape.vocab_size))
     sizes = {"num_blocks": blocks, "block_size": config.block_size, "num_host_blocks": config.num_host_kv_blocks}
-    cache = KVCache(shape, dtype=dtype, device=device, **sizes)
+    cache = KVCache(shape, dtype=kv_dtype, device=device, **sizes)
     table_width = min(-(-max_model_len // config.block_size), blocks)
     batch = InputBatch(scheduler.config.max_num_seqs, table_width, config.block_size, device, dtype)
     executor = ModelExecutor(loaded.model, cache, batch, drafting.draft_model(cache, **sizes))

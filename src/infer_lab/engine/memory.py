@@ -46,12 +46,13 @@ def num_kv_blocks(
     engine: EngineConfig,
     max_model_len: int,
     dtype: torch.dtype,
+    kv_dtype: torch.dtype,
     device: torch.device,
     draft: ModelConfig | None = None,
 ) -> int:
     """Blocks of the KV cache, the null block included; DoesNotFitError if they, or those in host memory, cannot be had. Called after
     the weights are loaded. draft: a model whose cache has as many blocks, beside."""
-    block = sum(bytes_per_block(shape, engine.block_size, dtype) for shape in (config, draft) if shape is not None)
+    block = sum(bytes_per_block(shape, engine.block_size, kv_dtype) for shape in (config, draft) if shape is not None)
     blocks = engine.num_kv_blocks or _blocks_of_memory(block, config, engine, max_model_len, dtype, device)
     on_host = {"swapped requests": engine.num_host_kv_blocks}
     if device.type == "cuda":

@@ -168,6 +168,14 @@ def unpack_weight(packed: PackedWeight) -> QuantizedWeight:
     return QuantizedWeight(q.contiguous(), packed.scales.t()[: packed.n, :groups].contiguous(), zeros, packed.group_size, packed.bits)
 
 
+def quantize_rows(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Symmetric quantization with one float32 scale per row of the last dimension; a zero row gets scale 0 and stays zero."""
+    limit = FP8_MAX if dtype == torch.float8_e4m3fn else 127.0
+    scale = x.float().abs().amax(-1) / limit
+    y = x.float() * torch.where(scale > 0, 1.0 / scale, 0.0)[..., None]
+    return (y.round() if dtype == torch.int8 else y).clamp(-limit, limit).to(dtype), scale
+
+
 def quantize_rows_fp8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """[rows, k] to float8_e4m3fn and one float32 scale per row, x = q * scale. A row of zeros has scale 1."""
     scale = _safe(x.float().abs().amax(-1) / FP8_MAX, torch.float32)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import torch
 
-from infer_lab.kernels._common import FP8, FP8_MAX, INT8_MAX
-
 
 def attention_rows(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, causal: bool, window: int, compute_dtype: torch.dtype
@@ -94,14 +92,6 @@ def paged_attention(
             v = gather_pages(v_cache, v_scale, block_table[i], length, compute_dtype)
             out[q0:q1], lse[q0:q1] = attention_rows(q[q0:q1], k, v, scale, True, window, compute_dtype)
     return out, lse
-
-
-def quantize_rows(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Symmetric quantization with one float32 scale per row of the last dimension; a zero row gets scale 0 and stays zero."""
-    limit = FP8_MAX if dtype == FP8 else INT8_MAX
-    scale = x.float().abs().amax(-1) / limit
-    y = x.float() * torch.where(scale > 0, 1.0 / scale, 0.0)[..., None]
-    return (y.round() if dtype == torch.int8 else y).clamp(-limit, limit).to(dtype), scale
 
 
 def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float, compute_dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -4,7 +4,7 @@ Why two shapes: a decoding request brings one query, a prefill chunk brings many
 each chunk is computed alone. Both *gather* the keys and values of exactly the positions that the request has written, slot by slot,
 out of the cache. So a slot that nobody wrote is never read, and what one request left behind (even NaN) cannot touch another.
 
-    cache of one layer   k, v [num_slots, kv_heads, head_dim],   slot = block · block_size + offset
+    cache of one layer   a KVLayer; slot = block · block_size + offset
     queries              [tokens, heads, head_dim]: decodes first, shortest context first, then chunk after chunk
 """
 
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from infer_lab.layers.kv_layer import KVLayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,34 +56,30 @@ class AttentionBatch:
     prefills: tuple[PrefillChunk, ...]
 
 
-def paged_attention(q: Tensor, k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, batch: AttentionBatch) -> Tensor:
+def paged_attention(q: Tensor, k: Tensor, v: Tensor, cache: KVLayer, batch: AttentionBatch) -> Tensor:
     """Write k and v [tokens, kv_heads, head_dim] to the cache, then attend from q [tokens, heads, head_dim]; result like q.
 
     Head h reads KV head h // (heads / kv_heads) (grouped-query attention).
     """
-    k_cache.index_copy_(0, batch.slot_mapping, k)
-    v_cache.index_copy_(0, batch.slot_mapping, v)
-    parts = [_decode(q[group.start : group.end], k_cache, v_cache, group) for group in batch.decodes]
-    parts += [_prefill(q[chunk.start : chunk.end], k_cache, v_cache, chunk) for chunk in batch.prefills]
+    cache.write(batch.slot_mapping, k, v)
+    parts = [_decode(q[group.start : group.end], cache, group) for group in batch.decodes]
+    parts += [_prefill(q[chunk.start : chunk.end], cache, chunk) for chunk in batch.prefills]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, group: DecodeGroup) -> Tensor:
+def _decode(q: Tensor, cache: KVLayer, group: DecodeGroup) -> Tensor:
     """One query for each of the group's requests: q [requests, heads, head_dim]."""
     rows, heads, head_dim = q.shape
-    shape = (rows, group.length, *k_cache.shape[1:])
-    keys = k_cache.index_select(0, group.kv_slots).view(shape).transpose(1, 2)
-    values = v_cache.index_select(0, group.kv_slots).view(shape).transpose(1, 2)
+    keys, values = (x.unflatten(0, (rows, group.length)).transpose(1, 2) for x in cache.gather(group.kv_slots, q.dtype))
     # the query heads that share a KV head stand where several queries would: no copy of K and V for each of them
-    grouped = q.unflatten(1, (k_cache.shape[1], -1))
+    grouped = q.unflatten(1, (keys.shape[1], -1))
     return F.scaled_dot_product_attention(grouped, keys, values, attn_mask=group.mask).reshape(rows, heads, head_dim)
 
 
-def _prefill(q: Tensor, k_cache: Tensor, v_cache: Tensor, chunk: PrefillChunk) -> Tensor:
+def _prefill(q: Tensor, cache: KVLayer, chunk: PrefillChunk) -> Tensor:
     """Many queries of one request: q [queries, heads, head_dim]."""
-    keys = k_cache.index_select(0, chunk.kv_slots).transpose(0, 1).unsqueeze(0)
-    values = v_cache.index_select(0, chunk.kv_slots).transpose(0, 1).unsqueeze(0)
+    keys, values = (x.transpose(0, 1).unsqueeze(0) for x in cache.gather(chunk.kv_slots, q.dtype))
     queries = q.transpose(0, 1).unsqueeze(0)
-    gqa = q.shape[1] != k_cache.shape[1]
+    gqa = queries.shape[1] != keys.shape[1]
     attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=chunk.mask, is_causal=chunk.mask is None, enable_gqa=gqa)
     return attended.squeeze(0).transpose(0, 1)

@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from infer_lab.config import ModelConfig
 from infer_lab.errors import CheckpointError
 from infer_lab.layers.attention import AttentionBatch, paged_attention
+from infer_lab.layers.kv_layer import KVLayer
 from infer_lab.layers.linear import Linear, LinearFactory, Slots, weight
 from infer_lab.layers.norm import RMSNorm
 from infer_lab.layers.rotary import Rotary, rotate
 from infer_lab.models.checkpoint import Checkpoint
-
-KVLayer = tuple[Tensor, Tensor]
 
 
 class Attention(nn.Module):
@@ -39,7 +38,7 @@ class Attention(nn.Module):
             qkv = torch.cat((self.q_norm(q), self.k_norm(k), v), dim=1)
         qk, v = qkv.split((self.heads + self.kv_heads, self.kv_heads), dim=1)
         q, k = rotate(qk, cos, sin).split((self.heads, self.kv_heads), dim=1)
-        return self.out(paged_attention(q, k, v, *cache, batch).flatten(1))
+        return self.out(paged_attention(q, k, v, cache, batch).flatten(1))
 
     def slots(self, prefix: str) -> Slots:
         slots = self.qkv.slots(prefix) | self.out.slots(prefix)

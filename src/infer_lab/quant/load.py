@@ -23,9 +23,14 @@ LINEARS: dict[str, type[QuantizedLinear]] = {"w8a16": W8A16Linear, "w4a16": W4A1
 def require_supported(scheme: Scheme, device: torch.device) -> None:
     """UnsupportedHardwareError for a GPU that has no such arithmetic. A CPU computes every scheme, in float32."""
     if scheme.name == "fp8" and device.type == "cuda":
-        from infer_lab.kernels import _common
+        require_fp8(device)
 
-        _common.require_fp8(_common.target_of(device))
+
+def require_fp8(device: torch.device) -> None:
+    """UnsupportedHardwareError for a GPU without it."""
+    from infer_lab.kernels import _common
+
+    _common.require_fp8(_common.target_of(device))
 
 
 def load_quantized(

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from infer_lab.core.plan import PLACEHOLDER, ScheduledRequest
-from infer_lab.models.llama import KVLayer, LlamaModel
+from infer_lab.layers.kv_layer import KVLayer
+from infer_lab.models.llama import LlamaModel
 from infer_lab.sample.row_state import SampleRows
 from infer_lab.sample.sampler import Sampler, draw, sample, target_distribution
 from infer_lab.spec.rejection import DRAFT_STREAM
