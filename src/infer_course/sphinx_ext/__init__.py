@@ -3,7 +3,7 @@
 Kept free of the book builder's own modules: any Sphinx with MyST can use it. To read: `source` (a page's source), `roles`, `embeds`,
 `measured` (records), `included` (code, drawings), `card_page`, `lesson_page` (directives and arrangement), `pages` (filling and
 framing), `filled_pages` (sets, search), `docnodes` (nodes and their HTML), `find_data` (what search looks through), `card_files` (cards
-as data), `names` (of models, which do not break).
+as data), `names` (of models, which do not break), `glossary` (its terms, linked from lessons).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from infer_course.sphinx_ext import (
     embeds,
     filled_pages,
     find_data,
+    glossary,
     gone,
     included,
     lesson_page,
@@ -82,6 +83,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_transform(card_page.ArrangeCard)
     app.add_transform(lesson_page.SurroundPages)
     app.add_post_transform(embeds.EmbedCards)
+    app.add_post_transform(glossary.LinkTerms)
     app.add_post_transform(names.KeepNames)
     app.connect("config-inited", configure)
     app.connect("builder-inited", course.attach, priority=100)

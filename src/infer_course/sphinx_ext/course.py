@@ -84,11 +84,12 @@ def read(root: Path) -> Course:
 
 
 def _digest(graph: Graph) -> str:
-    """Of all front matters, records and sets: what any page may show of another."""
+    """Of all front matters, records and sets, and the glossary: what any page may show of another."""
     shown = [(page.path, page.document.meta) for group in (graph.lessons, graph.cards, graph.labs) for page in group.values()]
     records = [record.model_dump(mode="json") for record in graph.measurements.values()]
     sets = [chosen.model_dump(exclude={"document"}) for chosen in graph.sets.values()]
-    return hashlib.sha256(json.dumps([shown, records, sets], default=str, sort_keys=True).encode()).hexdigest()
+    terms = [page.text.body for path, page in graph.pages.items() if path == "book/glossary.md"]
+    return hashlib.sha256(json.dumps([shown, records, sets, terms], default=str, sort_keys=True).encode()).hexdigest()
 
 
 def attach(app: Sphinx) -> None:
