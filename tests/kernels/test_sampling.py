@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from infer_lab.errors import UserError
 from infer_lab.kernels import reference
-from infer_lab.kernels.sampling import CAPACITY, SamplingBatch, SamplingWorkspace, TokenCounts, sample
+from infer_lab.kernels._common import LOG2_E
+from infer_lab.kernels.sampling import CAPACITY, SamplingBatch, SamplingWorkspace, TokenCounts, chunk_size, sample
 
 FEW = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 Options = tuple[float, int, float, float]  # temperature, top_k, top_p, min_p
@@ -67,6 +68,22 @@ def test_keeps_what_a_sort_keeps_and_draws_by_the_row_s_own_number(device, vocab
     tokens, thresholds = run(device, logits, options, seeds, positions)
     for i, choice in enumerate(options):
         check_row(logits[i], float(thresholds[i]), tokens[i], choice, seeds[i], positions[i])
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("options", [(1.0, 0, p, 0.0) for p in (0.3, 0.9, 0.99)] + [(1.0, 50, 1.0, 0.0), (1.0, 2000, 0.9, 0.0)])
+def test_ordinary_rows_end_in_a_bracket_that_fits_so_that_no_program_reads_the_row_again(device, options, spread):
+    """A bracket that overflows is right too, but its bisection over the whole row takes milliseconds."""
+    logits = torch.randn(1, 32768, generator=torch.Generator().manual_seed(1)) * spread
+    temperature, k, p, m = options
+    batch = SamplingBatch.build(device, [temperature], [3], [k], [p], [m])
+    workspace = SamplingWorkspace.allocate(*logits.shape, device)
+    sample(logits.to(device), batch, torch.zeros(1, dtype=torch.int64, device=device), workspace=workspace)
+    scores = logits * LOG2_E / temperature
+    high, low = workspace.floats[0, 3].item(), workspace.floats[0, 4].item()
+    chunk = chunk_size(logits.shape[1], workspace.config)
+    inside = ((scores < high) & (scores >= low)).view(-1, chunk).sum(-1)
+    assert 0 < inside.max() <= workspace.found.shape[-1]
 
 
 def test_more_equal_scores_than_the_last_bracket_holds_are_kept_or_dropped_together(device):

@@ -6,7 +6,7 @@ All passes must see the same score for the same token to the last bit: they shar
 contraction. A pass takes a bracket [low, high) of scores that holds the threshold and leaves a smaller one; every pass counts exactly
 what lies at or above `high`, so a bracket may be a little too wide but never too narrow (`_widened`).
 
-State of a row, float32 [8]: 0 best score · 1 target count or mass · 2 threshold · 3 high · 4 low · 5 bins per unit of score.
+State of a row, float32 [8]: 0 best score · 1 target count or mass · 2 threshold · 3 high · 4 low · 5 bins per unit of score · 6 whole mass.
 """
 
 # pyright: reportGeneralTypeIssues=false
@@ -66,24 +66,32 @@ def _widened(edge, up):
 
 
 @triton.jit
-def _bracket(low, high, target, base, BINS: tl.constexpr):
-    """First bin that may, and first that must, bring the running weight to the target, given bounds on each bin's weight."""
+def _bracket(low, high, target, base, mass, BINS: tl.constexpr):
+    """First bin that may, and first that must, bring the running weight to the target: bounds on each bin's weight, from `base` down
+    and, since the weight of all bins is known to be `mass`, from the far end up. Near a large top-p only the second is narrow."""
     b = tl.arange(0, BINS)
-    may = base + tl.cumsum(high, 0) >= target - 1e-4 * tl.abs(target)
-    must = base + tl.cumsum(low, 0) >= target + 1e-4 * tl.abs(target)
+    low_so_far = tl.cumsum(low, 0)
+    high_so_far = tl.cumsum(high, 0)
+    need = target - base
+    slack = 1e-4 * tl.abs(target)
+    slack_below = slack + 1e-5 * mass
+    most = mass - (tl.sum(low, 0) - low_so_far)
+    least = mass - (tl.sum(high, 0) - high_so_far)
+    may = (high_so_far >= need - slack) & (most >= need - slack_below)
+    must = (low_so_far >= need + slack) | (least >= need + slack_below)
     return tl.min(tl.where(may, b, BINS - 1), 0), tl.min(tl.where(must, b, BINS - 1), 0)
 
 
 @triton.jit
-def _coarse_bracket(floats, h, best, row, target, MASS: tl.constexpr, BINS: tl.constexpr):
-    """Set the row's bracket for a target count or mass, from its histogram in half units below the best score."""
+def _coarse_bracket(floats, h, best, row, target, mass, MASS: tl.constexpr, BINS: tl.constexpr):
+    """Set the row's bracket for a target count or mass, from its histogram in half units below the best score. mass: of the whole row."""
     b = tl.arange(0, BINS)
     line = _grid_line(best)
     n = h.to(tl.float32)
     if MASS:
         edge = (line - b).to(tl.float32) * 0.5 - best
         low = tl.where(b == BINS - 1, 0.0, n * tl.exp2(tl.minimum(edge, 0.0)))  # the last bin reaches all the way down
-        first, last = _bracket(low, n * tl.exp2(tl.minimum(edge + 0.5, 0.0)), target, 0.0, BINS)
+        first, last = _bracket(low, n * tl.exp2(tl.minimum(edge + 0.5, 0.0)), target, 0.0, mass, BINS)
     else:
         first = tl.min(tl.where(tl.cumsum(n, 0) >= target, b, BINS - 1), 0)
         last = first
@@ -150,12 +158,13 @@ def survey_kernel(
                 h = tl.sum(each, 0)
                 h = tl.where(b == BINS - 1, vocab - tl.sum(h, 0), h)
                 tl.store(hist + row * BINS + b, h)
+                total = tl.sum(sums * tl.exp2(bests - top), 0)
+                tl.store(floats + row * 8 + 6, total)
                 top_k = tl.load(limits + row * 2 + 1)
                 if (top_k > 0) & (top_k < vocab):
-                    _coarse_bracket(floats, h, top, row, top_k.to(tl.float32), False, BINS)
+                    _coarse_bracket(floats, h, top, row, top_k.to(tl.float32), total, False, BINS)
                 else:
-                    total = tl.sum(sums * tl.exp2(bests - top), 0)
-                    _coarse_bracket(floats, h, top, row, total * tl.load(row_params + row * 8 + 1), True, BINS)
+                    _coarse_bracket(floats, h, top, row, total * tl.load(row_params + row * 8 + 1), total, True, BINS)
 
 
 @triton.jit
@@ -168,7 +177,7 @@ def _active(row_params, limits, floats, row, vocab, MASS: tl.constexpr):
 
 @triton.jit
 def narrow_kernel(
-    logits, rows_of, row_params, limits, counts, seen, floats, chunk_sum, chunk_hist, arrived, vocab, stride, stride_counts,
+    logits, rows_of, row_params, limits, counts, seen, floats, chunk_sum, chunk_mass, chunk_hist, arrived, vocab, stride, stride_counts,
     CHUNKS: tl.constexpr, CHUNKS_POW2: tl.constexpr, BLOCK: tl.constexpr, BINS: tl.constexpr, PENALTIES: tl.constexpr, MASS: tl.constexpr,
 ):  # fmt: skip
     """Exact weight at or above the bracket and a histogram of what lies inside; then a bracket of a few of its bins."""
@@ -186,7 +195,10 @@ def narrow_kernel(
     tl.store(chunk_sum + row * CHUNKS + chunk, tl.sum(tl.where(y >= high, weight, 0.0), 0))
     b = tl.arange(0, BINS)
     fine = tl.minimum((high - y) * density, BINS - 1.0).to(tl.int32)
-    h = tl.histogram(fine, BINS, mask=(y < high) & (y >= low) & (col < vocab))
+    inside = (y < high) & (y >= low) & (col < vocab)
+    h = tl.histogram(fine, BINS, mask=inside)
+    if MASS:
+        tl.store(chunk_mass + row * CHUNKS + chunk, tl.sum(tl.where(inside, weight, 0.0), 0))
     tl.store(chunk_hist + (row * CHUNKS + chunk) * BINS + b, h)
     if _arrive(arrived, row) == CHUNKS - 1:
         tl.store(arrived + row, 0)
@@ -199,7 +211,8 @@ def narrow_kernel(
         if MASS:
             edge = high - best - b.to(tl.float32) * step  # upper edge of each bin
             least = tl.where(b == BINS - 1, 0.0, n * tl.exp2(tl.minimum(edge - step, 0.0)))  # the last one may reach further down
-            first, last = _bracket(least, n * tl.exp2(tl.minimum(edge, 0.0)), target, base, BINS)
+            mass = tl.sum(tl.load(chunk_mass + row * CHUNKS + c, mask=c < CHUNKS, other=0.0, cache_modifier=".cg"), 0)
+            first, last = _bracket(least, n * tl.exp2(tl.minimum(edge, 0.0)), target, base, mass, BINS)
         else:
             first = tl.min(tl.where(base + tl.cumsum(n, 0) >= target, b, BINS - 1), 0)
             last = first
@@ -277,7 +290,8 @@ def finish_kernel(
         tl.store(floats + row * 8 + 2, tl.maximum(threshold, tl.load(floats + row * 8 + 2)))
         if THEN_MASS:
             h = tl.load(hist + row * BINS + tl.arange(0, BINS), cache_modifier=".cg")
-            _coarse_bracket(floats, h, best, row, (above_mass + kept) * tl.load(row_params + row * 8 + 1), True, BINS)
+            target = (above_mass + kept) * tl.load(row_params + row * 8 + 1)
+            _coarse_bracket(floats, h, best, row, target, tl.load(floats + row * 8 + 6), True, BINS)
 
 
 @triton.jit

@@ -201,7 +201,7 @@ def sample(
     )  # fmt: skip
     for is_mass in (False, True):
         if batch.any_top_p if is_mass else batch.any_top_k:
-            launch(narrow_kernel, grid, *scored, w.floats, sums, w.chunk_hist, w.arrived, *strides, BINS=BINS, MASS=is_mass, **meta)
+            launch(narrow_kernel, grid, *scored, w.floats, sums, mass, w.chunk_hist, w.arrived, *strides, BINS=BINS, MASS=is_mass, **meta)
             launch(
                 finish_kernel, grid, *scored, w.floats, sums, mass, n_found, w.found, w.hist, w.arrived, *strides,
                 BINS=BINS, CAPACITY=capacity(chunks), MASS=is_mass, THEN_MASS=batch.any_top_p and not is_mass, **meta,
