@@ -144,3 +144,30 @@ def test_transfer_of_a_2048_token_cache_over_400_gbit() -> None:
     moved = c.kv_bytes(preset("llama-3-8b"), 2048)
     assert moved.to("MiB") == Quantity(256, "MiB")
     assert (moved / Quantity(50, "GB/s")).to("ms").value == pytest.approx(5.4, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("m", "weight_bytes", "intensity"), [(1, 2, 0.9995), (512, 2, 409.6), (10**6, 2, 2043.81), (1, 1, 1.998), (1, 0.5, 3.992)]
+)
+def test_intensity_of_a_product_counts_input_and_output(m: int, weight_bytes: float, intensity: float) -> None:
+    """Not 512 at 512 rows, and never more than kn / (k + n) = 2,048 in 2 bytes."""
+    assert c.gemm_intensity(m, 4096, 4096, weight_bytes).value == pytest.approx(intensity, rel=1e-4)
+
+
+def test_rows_at_the_ridge_are_the_first_that_reach_it() -> None:
+    rows = int(c.gemm_ridge_rows(hw.h100_80gb, 4096, 14_336))
+    at, before = (c.gemm_intensity(m, 4096, 14_336).value for m in (rows, rows - 1))
+    assert before < c.ridge(hw.h100_80gb).value <= at
+    with pytest.raises(NotApplicableError, match="too narrow"):
+        c.gemm_ridge_rows(hw.h100_80gb, 256, 4096)
+
+
+@pytest.mark.parametrize(
+    ("model", "queries", "kv_bytes", "intensity"),
+    [("llama-2-7b", 1, 2, 1), ("llama-3-8b", 1, 2, 4), ("llama-3-70b", 1, 2, 8), ("llama-3-8b", 1, 1, 8), ("llama-3-8b", 5, 2, 20),
+     ("deepseek-v3", 1, 2, 241.78)],
+)  # fmt: skip
+def test_attention_over_the_cache_does_as_many_operations_a_byte_as_heads_share_it(
+    model: str, queries: int, kv_bytes: int, intensity: float
+) -> None:
+    assert c.decode_attention_intensity(preset(model), queries, kv_bytes).value == pytest.approx(intensity, rel=1e-4)

@@ -7,7 +7,8 @@ the numbers put in. Pure Python, no torch and no numpy: it runs in the browser a
 Terms: `model` is a ModelConfig (presets in `infer_lab.presets`), `gpu` a `hardware.Gpu`. Tokens are whole counts. `util` is the share of
 the card's memory that the engine may use for weights, activations and cache together (vLLM's `gpu_memory_utilization`).
 
-One noun a file: `weights`, `kv_cache`, `operations`, `roofline`, `speculation`, `collectives`, `queueing`, `quantization`, `capacity`.
+One noun a file: `weights`, `kv_cache`, `operations`, `roofline`, `intensity`, `speculation`, `collectives`, `queueing`, `quantization`,
+`capacity`.
 """
 
 from infer_lab.calculator.capacity import (
@@ -26,6 +27,7 @@ from infer_lab.calculator.collectives import (
     tp_payload,
     tree_all_reduce_time,
 )
+from infer_lab.calculator.intensity import decode_attention_intensity, gemm_bytes, gemm_intensity, gemm_ridge_rows
 from infer_lab.calculator.kv_cache import (
     attention_heads_per_kv_head,
     crossover_tokens,
@@ -95,6 +97,7 @@ __all__ = [
     "bits_per_weight",
     "break_even_acceptance",
     "crossover_tokens",
+    "decode_attention_intensity",
     "decode_flops",
     "decode_intensity",
     "decode_step_bytes",
@@ -104,6 +107,9 @@ __all__ = [
     "decode_weight_bytes",
     "distinct_experts",
     "explain",
+    "gemm_bytes",
+    "gemm_intensity",
+    "gemm_ridge_rows",
     "gpu_memory",
     "in_flight",
     "knee_utilization",
