@@ -90,7 +90,7 @@ def test_no_unit_does_two_things_and_nothing_comes_before_what_it_needs(schedule
         if kind in ("softmax", "values"):
             assert at["scores" if kind == "softmax" else "softmax", tile, group].end <= task.start
         if kind == "scores":
-            assert at["copy", tile, 0].end <= task.start
+            assert at["copy keys", tile, 0].end <= task.start
 
 
 def test_each_schedule_is_at_least_as_good_as_the_one_before() -> None:
@@ -101,3 +101,10 @@ def test_each_schedule_is_at_least_as_good_as_the_one_before() -> None:
     assert shares[0] == pytest.approx((costs.scores + costs.values) / (total + costs.copy))
     assert shares[1] == pytest.approx((costs.scores + costs.values) / total, rel=0.02)
     assert shares[3] > 0.95
+
+
+def test_only_two_warpgroups_hide_a_softmax_that_is_longer_than_one_product() -> None:
+    costs = pipeline.Costs.of(h100_80gb, 64)
+    assert costs.softmax == costs.scores + costs.values
+    assert pipeline.utilization(pipeline.simulate("pipelined", costs, 64)) == pytest.approx(2 / 3, rel=0.02)
+    assert pipeline.utilization(pipeline.simulate("ping-pong", costs, 64)) > 0.95

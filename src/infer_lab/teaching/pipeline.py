@@ -4,9 +4,11 @@ Three units: the copy engine brings a tile of keys and values, the tensor cores 
 function units take exponentials. Four schedules of the same work:
 
 - `sequential`: copy, scores, softmax, values; the next copy starts when all is done.
-- `prefetch`: the next tile is copied meanwhile (FlashAttention-2's cp.async). Scores, softmax and values still wait for each other.
-- `ping-pong`: two warpgroups, each with half of the queries: one multiplies while the other takes exponentials (FlashAttention-3).
-- `pipelined`: ping-pong, and each warpgroup starts the scores of its next tile before the softmax of this one (FlashAttention-3).
+- `prefetch`: values are copied under the scores, the next keys under softmax and values (FlashAttention-2's cp.async). Scores, softmax
+  and values still wait for each other.
+- `pipelined`: the scores of the next tile start before the softmax of this one (overlap inside a warpgroup, FlashAttention-3).
+- `ping-pong`: two warpgroups with half of the queries each: one multiplies while the other takes exponentials (overlap between
+  warpgroups, FlashAttention-3, which does both). These two keep two tiles of keys and of values beside each other.
 
 Left out: the rest of the softmax (maximum, subtraction, conversion), barriers, the first query tile, and that the warps of a simple
 kernel drift apart by themselves, which overlaps a part of what `sequential` and `prefetch` put in a row.
@@ -20,10 +22,10 @@ from dataclasses import dataclass
 from infer_lab.errors import UnsupportedOptionError
 from infer_lab.hardware import Gpu
 
-SCHEDULES = ("sequential", "prefetch", "ping-pong", "pipelined")
+SCHEDULES = ("sequential", "prefetch", "pipelined", "ping-pong")
 
 # Per SM and cycle on Hopper. Tensor cores: dense, 16-bit inputs. Exponentials: CUDA C++ Programming Guide, throughput of native
-# arithmetic, compute capability 9.0. L2: bytes a cycle of the whole chip, NVIDIA's A100 whitepaper (Hopper's is not printed).
+# arithmetic, compute capability 9.0. L2: bytes a cycle of the whole chip (PMC10448217, table 3: 8,986 GB/s at 1,755 MHz).
 TENSOR_FLOPS, EXPONENTIALS, L2_BYTES = 4096, 16, 5120
 
 
@@ -78,19 +80,22 @@ def simulate(schedule: str, costs: Costs, tiles: int) -> list[Task]:
 
 
 def _work(schedule: str, costs: Costs, tiles: int) -> list[tuple[tuple[str, int, int], str, float, list[tuple[str, int, int]]]]:
-    """(name, unit, cycles, what must have ended), in the order in which a warpgroup issues it."""
-    groups = 1 if schedule in ("sequential", "prefetch") else 2
-    buffers = 1 if schedule == "sequential" else 2
+    """(name, unit, cycles, what must have ended), in the order in which it is issued."""
+    groups = 2 if schedule == "ping-pong" else 1
+    stages = 1 if schedule in ("sequential", "prefetch") else 2  # tiles of keys, and of values, that fit beside each other
     work = []
     for j in range(tiles):
-        # a buffer is free again when every warpgroup has multiplied with what lay in it
-        work.append((("copy", j, 0), "copy", costs.copy, [("values", j - buffers, g) for g in range(groups) if j >= buffers]))
+        for kind, user in (("keys", "scores"), ("vals", "values")):
+            last, before = ("values", 1) if schedule == "sequential" else (user, stages)  # whoever must be done with the place
+            needs = [(last, j - before, g) for g in range(groups)] if j >= before else []
+            work.append(((f"copy {kind}", j, 0), "copy", costs.copy / 2, needs))
         for g in range(groups):
             before = ("scores", j - 1, g) if schedule == "pipelined" else ("values", j - 1, g)
+            arrived = ("copy vals" if schedule == "sequential" else "copy keys", j, 0)
             work += [
-                (("scores", j, g), "tensor", costs.scores / groups, [("copy", j, 0), *([before] if j else [])]),
+                (("scores", j, g), "tensor", costs.scores / groups, [arrived, *([before] if j else [])]),
                 (("softmax", j, g), "exp", costs.softmax / groups, [("scores", j, g)]),
-                (("values", j, g), "tensor", costs.values / groups, [("softmax", j, g)]),
+                (("values", j, g), "tensor", costs.values / groups, [("softmax", j, g), ("copy vals", j, 0)]),
             ]
     return work
 
