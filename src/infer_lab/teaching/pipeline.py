@@ -6,7 +6,8 @@ function units take exponentials. Four schedules of the same work:
 - `sequential`: copy, scores, softmax, values; the next copy starts when all is done.
 - `prefetch`: values are copied under the scores, the next keys under softmax and values (FlashAttention-2's cp.async). Scores, softmax
   and values still wait for each other.
-- `pipelined`: the scores of the next tile start before the softmax of this one (overlap inside a warpgroup, FlashAttention-3).
+- `pipelined`: the scores of the next tile are issued before the weights times values of this one, so that its softmax runs under the
+  latter (overlap inside a warpgroup, FlashAttention-3).
 - `ping-pong`: two warpgroups with half of the queries each: one multiplies while the other takes exponentials (overlap between
   warpgroups, FlashAttention-3, which does both). These two keep two tiles of keys and of values beside each other.
 
@@ -90,12 +91,14 @@ def _work(schedule: str, costs: Costs, tiles: int) -> list[tuple[tuple[str, int,
             needs = [(last, j - before, g) for g in range(groups)] if j >= before else []
             work.append(((f"copy {kind}", j, 0), "copy", costs.copy / 2, needs))
         for g in range(groups):
-            before = ("scores", j - 1, g) if schedule == "pipelined" else ("values", j - 1, g)
+            # threads that take exponentials issue nothing: the next scores wait for the softmax, or for the whole tile
+            before = [("softmax" if schedule == "pipelined" else "values", j - 1, g)] if j else []
+            ahead = [("scores", j + 1, g)] if schedule == "pipelined" and j + 1 < tiles else []
             arrived = ("copy vals" if schedule == "sequential" else "copy keys", j, 0)
             work += [
-                (("scores", j, g), "tensor", costs.scores / groups, [arrived, *([before] if j else [])]),
+                (("scores", j, g), "tensor", costs.scores / groups, [arrived, *before]),
                 (("softmax", j, g), "exp", costs.softmax / groups, [("scores", j, g)]),
-                (("values", j, g), "tensor", costs.values / groups, [("softmax", j, g), ("copy vals", j, 0)]),
+                (("values", j, g), "tensor", costs.values / groups, [("softmax", j, g), ("copy vals", j, 0), *ahead]),
             ]
     return work
 
