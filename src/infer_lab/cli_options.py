@@ -22,7 +22,7 @@ Dtype = Annotated[str, _option("--dtype", help="auto, float32, bfloat16 or float
 KVDtype = Annotated[str, _option("--kv-dtype", help="Of cached keys and values: auto (as --dtype), bf16, fp8 or int8", panel=_ENGINE)]
 Quantization = Annotated[
     str | None,
-    _option("--quantization", "-q", help="Keep the layers' weights packed: w8a16, w4a16, fp8 or int8", panel=_ENGINE),
+    _option("--quantization", "-q", help="Keep the layers' weights packed: w8a16, w4a16, fp8, int8, or gguf (as stored)", panel=_ENGINE),
 ]
 QuantizationGroup = Annotated[int, _option("--quantization-group", help="Columns that share a scale: 32, 64 or 128", panel=_ENGINE)]
 QuantCache = Annotated[

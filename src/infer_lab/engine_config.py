@@ -33,7 +33,8 @@ class EngineConfig:
     num_kv_blocks: KV blocks on the device, the null block included; or kv_cache_memory in bytes; or neither: sized from free memory.
     preemption: what happens to a request that must give way: its KV is thrown away ("recompute") or moved to num_host_kv_blocks blocks
         of host memory ("swap").
-    quantization: how the layers' weights are stored: w8a16, w4a16, fp8 or int8; None: in dtype. A draft model's too. See quant.scheme.
+    quantization: how the layers' weights are stored: w8a16, w4a16, fp8, int8, or gguf (as the file has them); None: in dtype. A draft
+        model's too. See quant.scheme.
     quantization_group: input columns that share a scale in w8a16 and w4a16: 32, 64 or 128.
     quantization_cache: whether a quantized model is kept in the user's cache (INFER_LAB_CACHE), so that it loads at once next time.
     speculative: where drafts come from: "ngram", "draft:<layers or model>", or a SpeculativeConfig; None: no drafts.

@@ -14,7 +14,7 @@ from infer_lab.engine_config import EngineConfig
 from infer_lab.errors import UserError
 from infer_lab.models.checkpoint import Checkpoint, open_checkpoint
 from infer_lab.models.llama import LlamaModel, check_tensors
-from infer_lab.quant.load import load_quantized, require_fp8
+from infer_lab.quant.load import load_quantized, require_fp8, require_stored
 from infer_lab.quant.scheme import Scheme
 from infer_lab.spec.config import SpeculativeConfig
 from infer_lab.spec.draft_model import DraftModel
@@ -93,7 +93,9 @@ def load_model(config: EngineConfig) -> LoadedModel:
     if checkpoint.tensors is not None:
         check_tensors(checkpoint)
     scheme = config.scheme
-    check_weights_fit(shape, dtype, device, scheme)
+    if scheme is not None:
+        require_stored(scheme, checkpoint)
+    check_weights_fit(shape, dtype, device, scheme, checkpoint.stored_bits)
     if scheme is not None:
         seed, use_cache = config.seed or 0, config.quantization_cache
         model = load_quantized(checkpoint, scheme, dtype=dtype, device=device, seed=seed, use_cache=use_cache)

@@ -24,9 +24,11 @@ def weight_bytes(config: ModelConfig, dtype: torch.dtype) -> int:
     return (config.num_layers * layer + embeddings) * dtype.itemsize
 
 
-def check_weights_fit(config: ModelConfig, dtype: torch.dtype, device: torch.device, scheme: Scheme | None = None) -> None:
+def check_weights_fit(
+    config: ModelConfig, dtype: torch.dtype, device: torch.device, scheme: Scheme | None = None, stored_bits: float = 0.0
+) -> None:
     """Refuse a model that cannot fit before the machine starts to swap or the driver gives up."""
-    need = weight_bytes(config, dtype) if scheme is None else scheme.weight_bytes(config, dtype.itemsize)
+    need = weight_bytes(config, dtype) if scheme is None else scheme.weight_bytes(config, dtype.itemsize, stored_bits)
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_host_memory()
     if free is not None and need > free:
         raise DoesNotFitError(

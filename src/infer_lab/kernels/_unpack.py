@@ -42,6 +42,8 @@ SUB_BF16 = tl.constexpr("{ .reg .b32 c; mov.b32 c, 0xBF80BF80; fma.rn.bf16x2 $0,
 SUB_FP16 = tl.constexpr("{ .reg .b32 c; mov.b32 c, 0xBC00BC00; fma.rn.f16x2 $0, $2, c, $1; }")
 MUL_BF16 = tl.constexpr("{ .reg .b32 c; mov.b32 c, 0x80008000; fma.rn.bf16x2 $0, $1, $2, c; }")
 MUL_FP16 = tl.constexpr("mul.rn.f16x2 $0, $1, $2;")
+FMA_BF16 = tl.constexpr("fma.rn.bf16x2 $0, $1, $2, $3;")
+FMA_FP16 = tl.constexpr("fma.rn.f16x2 $0, $1, $2, $3;")
 
 
 @triton.jit
@@ -95,3 +97,13 @@ def multiply(a, b, PTX: tl.constexpr):
         return tl.inline_asm_elementwise(asm, "=r,r,r", [a, b], dtype=a.dtype, is_pure=True, pack=2)
     else:
         return a * b
+
+
+@triton.jit
+def multiply_add(a, b, c, PTX: tl.constexpr):
+    """a * b + c rounded once to a's dtype, two values an instruction."""
+    if PTX:
+        asm: tl.constexpr = FMA_BF16 if a.dtype == tl.bfloat16 else FMA_FP16
+        return tl.inline_asm_elementwise(asm, "=r,r,r,r", [a, b, c], dtype=a.dtype, is_pure=True, pack=2)
+    else:
+        return (a.to(tl.float32) * b.to(tl.float32) + c.to(tl.float32)).to(a.dtype)

@@ -13,11 +13,13 @@ wants it, and no two columns ever have to be swapped between threads. (Pairing k
 Triton mixed-precision tutorials; Marlin, Frantar et al. 2024, is where the offline re-layout comes from.)
 
 Grouped quantization: weight[n, k] = (q[n, k] - zero[n, k // group]) * scale[n, k // group]. Symmetric weights have no zeros tensor
-(zero is 8 for int4, 0 for int8). An all-zero group gets scale 1, never 0: dividing by its maximum would give NaN.
+(zero is 8 for int4, 0 for int8); GGUF's Q4_1 has minima instead: q * scale + minimum. An all-zero group gets scale 1, never 0:
+dividing by its maximum would give NaN.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -35,6 +37,7 @@ class QuantizedWeight:
 
     q: [n, k] uint8 0..15 for 4 bits; int8 for 8 bits. scales: [n, groups], in the dtype that the kernels will read.
     zeros: [n, groups] int16, or None when symmetric. group_size: columns that share a scale; k itself means one scale per row.
+    minima: [n, groups] in the dtype of the scales, in place of any zero: the weight is q * scale + minimum.
     """
 
     q: torch.Tensor
@@ -42,19 +45,44 @@ class QuantizedWeight:
     zeros: torch.Tensor | None
     group_size: int
     bits: int
+    minima: torch.Tensor | None = None
+
+    def to(self, device: torch.device | str) -> QuantizedWeight:
+        return replace(self, **{name: t.to(device) for name, t in self._tensors().items()})
+
+    def in_order(self, order: Callable[[torch.Tensor], torch.Tensor]) -> QuantizedWeight:
+        """With its rows in another order: `order` is applied to each of its tensors."""
+        return replace(self, **{name: order(t) for name, t in self._tensors().items()})
+
+    @classmethod
+    def stacked(cls, parts: Sequence[QuantizedWeight]) -> QuantizedWeight:
+        """The rows of all parts, which are quantized alike."""
+        whole = {name: torch.cat([part._tensors()[name] for part in parts]) for name in parts[0]._tensors()}
+        return replace(parts[0], **whole)
+
+    def floats(self) -> torch.Tensor:
+        """All that could be NaN or infinite, float32."""
+        return (self.scales if self.minima is None else torch.stack((self.scales, self.minima))).float()
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        found = {"q": self.q, "scales": self.scales, "zeros": self.zeros, "minima": self.minima}
+        return {name: t for name, t in found.items() if t is not None}
 
     def dequantize(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """[n, k]: exactly what the kernels must multiply by, before any rounding of their own."""
         k = self.q.shape[1]
+        scales = _per_column(self.scales.to(dtype), self.group_size, k)
+        if self.minima is not None:
+            return self.q.to(dtype) * scales + _per_column(self.minima.to(dtype), self.group_size, k)
         zero = (8.0 if self.bits == 4 else 0.0) if self.zeros is None else _per_column(self.zeros.to(dtype), self.group_size, k)
-        return (self.q.to(dtype) - zero) * _per_column(self.scales.to(dtype), self.group_size, k)
+        return (self.q.to(dtype) - zero) * scales
 
 
 @dataclass(frozen=True, slots=True)
 class PackedWeight:
     """A quantized weight as the kernels read it.
 
-    data: [n_blocks, k_blocks, 64, block_k / planes] int16. scales, zeros: [groups, n_padded] (neighbouring rows adjacent).
+    data: [n_blocks, k_blocks, 64, block_k / planes] int16. scales, zeros, minima: [groups, n_padded] (neighbouring rows adjacent).
     locks: int32, one per output tile; split-K counts arrivals there and always leaves zeros behind. Two streams must not use the
     same weight at once.
     """
@@ -68,6 +96,7 @@ class PackedWeight:
     bits: int
     block_k: int
     locks: torch.Tensor = field(repr=False)
+    minima: torch.Tensor | None = None
 
     @property
     def planes(self) -> int:
@@ -80,13 +109,12 @@ class PackedWeight:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that one pass over the weight must read: integers, scales and zeros."""
-        tensors = [self.data, self.scales] + ([] if self.zeros is None else [self.zeros])
-        return sum(t.numel() * t.element_size() for t in tensors)
+        """Bytes that one pass over the weight must read: integers, scales, zeros or minima."""
+        return sum(t.nbytes for t in (self.data, self.scales, self.zeros, self.minima) if t is not None)
 
     def to(self, device: torch.device | str) -> PackedWeight:
-        zeros = None if self.zeros is None else self.zeros.to(device)
-        return replace(self, data=self.data.to(device), scales=self.scales.to(device), zeros=zeros, locks=self.locks.to(device))
+        tensors = {name: getattr(self, name) for name in ("data", "scales", "zeros", "locks", "minima")}
+        return replace(self, **{name: t.to(device) for name, t in tensors.items() if t is not None})
 
 
 def quantize_weight(
@@ -151,10 +179,14 @@ def pack_weight(weight: QuantizedWeight, block_k: int | None = None) -> PackedWe
         words |= q[:, :, :, j] << (weight.bits * j)
     words = torch.where(words >= 1 << 15, words - (1 << 16), words).to(torch.int16)
     group_pad = -(-(k + k_pad) // weight.group_size) - weight.scales.shape[1]
-    scales = torch.nn.functional.pad(weight.scales, (0, group_pad, 0, n_pad)).t().contiguous()
-    zeros = None if weight.zeros is None else torch.nn.functional.pad(weight.zeros, (0, group_pad, 0, n_pad)).t().contiguous()
+    scales, zeros, minima = (
+        None if t is None else torch.nn.functional.pad(t, (0, group_pad, 0, n_pad)).t().contiguous()
+        for t in (weight.scales, weight.zeros, weight.minima)
+    )
+    assert scales is not None
     locks = torch.zeros((n + n_pad) // 16, dtype=torch.int32, device=words.device)
-    return PackedWeight(words.permute(0, 2, 1, 3).contiguous(), scales, zeros, n, k, weight.group_size, weight.bits, block_k, locks)
+    data = words.permute(0, 2, 1, 3).contiguous()
+    return PackedWeight(data, scales, zeros, n, k, weight.group_size, weight.bits, block_k, locks, minima)
 
 
 def unpack_weight(packed: PackedWeight) -> QuantizedWeight:
@@ -164,8 +196,11 @@ def unpack_weight(packed: PackedWeight) -> QuantizedWeight:
     q = torch.stack(planes, dim=3).reshape(words.shape[0] * ROWS_PER_BLOCK, -1)[: packed.n, : packed.k]
     q = q.to(torch.uint8) if packed.bits == 4 else torch.where(q >= 128, q - 256, q).to(torch.int8)
     groups = -(-packed.k // packed.group_size)
-    zeros = None if packed.zeros is None else packed.zeros.t()[: packed.n, :groups].contiguous()
-    return QuantizedWeight(q.contiguous(), packed.scales.t()[: packed.n, :groups].contiguous(), zeros, packed.group_size, packed.bits)
+    scales, zeros, minima = (
+        None if t is None else t.t()[: packed.n, :groups].contiguous() for t in (packed.scales, packed.zeros, packed.minima)
+    )
+    assert scales is not None
+    return QuantizedWeight(q.contiguous(), scales, zeros, packed.group_size, packed.bits, minima)
 
 
 def quantize_rows(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:

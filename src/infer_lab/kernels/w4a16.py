@@ -5,7 +5,8 @@ have a quarter of the bytes. From 256 tokens on the layer is bound by arithmetic
 
 Two ways to apply the scales. Up to 32 tokens: integers (exact in bfloat16) go into the matrix unit, and each group's float32 sum is
 scaled as it is added up: no rounding but the final one, and block_m multiplications per weight row and group. Above: weights are
-scaled in their 16-bit dtype first (one rounding, what a dequantized checkpoint has), which costs the same for any batch.
+scaled in their 16-bit dtype first (one rounding, what a dequantized checkpoint has), which costs the same for any batch. Weights with
+minima (GGUF's Q4_1) always go that way: q * scale + minimum is one fused multiply-add for two weights.
 
 x [m, k] bfloat16 or float16 (float32 too, without the bit tricks) of any strides; weight: PackedWeight; y [m, n] in x's dtype.
 """
@@ -29,7 +30,7 @@ from infer_lab.kernels._gemm import (
     weight_only_config,
 )
 from infer_lab.kernels._gemm import uses_ptx as may_use_ptx
-from infer_lab.kernels._unpack import bias4, multiply, plane4, subtract
+from infer_lab.kernels._unpack import bias4, multiply, multiply_add, plane4, subtract
 from infer_lab.kernels.pack import PackedWeight
 
 SCALE_SUMS_UP_TO = 32  # tokens
@@ -39,11 +40,12 @@ SCALE_SUMS_UP_TO = 32  # tokens
 def w4a16_kernel(
     x, w, scales, zeros, y, partials, locks, M, N, K, stride_xm, stride_xk, stride_ym, stride_yn, stride_group,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, PACK_K: tl.constexpr, GROUP: tl.constexpr,
-    SPLIT_K: tl.constexpr, HAS_ZEROS: tl.constexpr, SCALE_WEIGHTS: tl.constexpr, EVEN_K: tl.constexpr, PTX: tl.constexpr,
+    SPLIT_K: tl.constexpr, HAS_ZEROS: tl.constexpr, MINIMA: tl.constexpr, SCALE_WEIGHTS: tl.constexpr, EVEN_K: tl.constexpr,
+    PTX: tl.constexpr,
 ):  # fmt: skip
     """One program: `[BLOCK_N, BLOCK_M]` of yT over every SPLIT_K-th part of K. Grid (n tiles * m tiles, SPLIT_K), m fastest.
 
-    A step takes BLOCK_K columns: a whole packed block of PACK_K, or the same part of each of its four planes.
+    A step takes BLOCK_K columns: a whole packed block of PACK_K, or the same part of each of its four planes. zeros: minima, with MINIMA.
     """
     PLANE: tl.constexpr = PACK_K // 4  # columns of a plane in memory
     PART: tl.constexpr = BLOCK_K // 4  # and of those, how many a step takes
@@ -92,11 +94,16 @@ def w4a16_kernel(
                 inside = block * PACK_K + part + j * PLANE + column < K
                 xj = tl.load(x_step + j * PLANE * stride_xk, mask=live & inside[:, None], other=0.0)
             q = plane4(words, j, DTYPE, PTX)
-            if HAS_ZEROS:
+            if MINIMA:
+                q = subtract(q, tl.full([1, 1], bias4(DTYPE, PTX), DTYPE), PTX)
+            elif HAS_ZEROS:
                 q = subtract(q, (zero[j // PER_GROUP].to(tl.float32) + bias4(DTYPE, PTX)).to(DTYPE)[:, None], PTX)
             else:
                 q = subtract(q, tl.full([1, 1], 8.0 + bias4(DTYPE, PTX), DTYPE), PTX)
-            if SCALE_WEIGHTS:
+            if MINIMA:
+                q = multiply_add(q, scale[j // PER_GROUP].to(DTYPE)[:, None], zero[j // PER_GROUP].to(DTYPE)[:, None], PTX)
+                acc = tl.dot(q, xj, acc, input_precision="ieee")
+            elif SCALE_WEIGHTS:
                 acc = tl.dot(multiply(q, scale[j // PER_GROUP].to(DTYPE)[:, None], PTX), xj, acc, input_precision="ieee")
             else:
                 sums = tl.dot(q, xj, sums, input_precision="ieee")
@@ -120,14 +127,14 @@ def w4a16(x: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None = None
         return y
     target = _common.target_of(x.device)
     c = config or weight_only_config(target, "w4a16", m, weight.n, weight.k, 4, weight.block_k, x.element_size())
-    scale_weights = c.block_m > SCALE_SUMS_UP_TO
     grid = (cdiv(weight.n, c.block_n) * cdiv(m, c.block_m), c.split_k)
+    zeros = weight.zeros if weight.minima is None else weight.minima
     launch(
         w4a16_kernel, grid,
-        x, weight.data, weight.scales, weight.zeros, y, partial_sums(c, m, weight.n, x.device), weight.locks, m, weight.n, weight.k,
+        x, weight.data, weight.scales, zeros, y, partial_sums(c, m, weight.n, x.device), weight.locks, m, weight.n, weight.k,
         x.stride(0), x.stride(1), y.stride(0), y.stride(1), weight.scales.shape[1],
         BLOCK_N=c.block_n, BLOCK_M=c.block_m, BLOCK_K=c.block_k, PACK_K=weight.block_k, GROUP=weight.group_size, SPLIT_K=c.split_k,
-        HAS_ZEROS=weight.zeros is not None, SCALE_WEIGHTS=scale_weights, EVEN_K=weight.k % weight.block_k == 0,
-        PTX=may_use_ptx(x), num_warps=c.num_warps, num_stages=c.num_stages,
+        HAS_ZEROS=zeros is not None, MINIMA=weight.minima is not None, SCALE_WEIGHTS=c.block_m > SCALE_SUMS_UP_TO,
+        EVEN_K=weight.k % weight.block_k == 0, PTX=may_use_ptx(x), num_warps=c.num_warps, num_stages=c.num_stages,
     )  # fmt: skip
     return y

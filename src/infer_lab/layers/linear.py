@@ -8,7 +8,7 @@ a checkpoint loader is only "copy each tensor into its slot". (The idea is nano-
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,7 @@ class Slot(Protocol):
     def dtype(self) -> torch.dtype: ...
     @property
     def device(self) -> torch.device: ...
-    def copy_(self, tensor: Tensor, /) -> object: ...
+    def copy_(self, tensor: Any, /) -> object: ...
     def normal_(self, mean: float, std: float, *, generator: torch.Generator) -> object: ...
 
 

@@ -15,6 +15,7 @@ import torch
 
 from infer_lab.config import ModelConfig
 from infer_lab.errors import CheckpointError, UnknownModelError
+from infer_lab.kernels.pack import QuantizedWeight
 from infer_lab.presets import PRESETS, preset
 from infer_lab.tokenizer import Tokenizer
 
@@ -29,6 +30,8 @@ class Checkpoint:
 
     shapes: of the same tensors by name, known without reading them, so that a model is checked before memory is taken for it.
     eos_token_ids: without those that the vocabulary does not have, which can never come (some files write -1 for none).
+    stored: like tensors, but with the layers' matrices as the file has them quantized; None where it has no such thing.
+    stored_bits: of one weight of those matrices, on average.
     files: what it was read from; none for random weights.
     rope_frequency_factors: what a GGUF file states instead of RoPE-scaling parameters: a divisor for each frequency.
     """
@@ -36,6 +39,8 @@ class Checkpoint:
     config: ModelConfig
     tensors: Callable[[torch.device], Iterator[tuple[str, torch.Tensor]]] | None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    stored: Callable[[torch.device], Iterator[tuple[str, torch.Tensor | QuantizedWeight]]] | None = None
+    stored_bits: float = 0.0
     tokenizer: Tokenizer | None = None
     eos_token_ids: tuple[int, ...] = ()
     rope_frequency_factors: tuple[float, ...] = field(default=())

@@ -7,7 +7,8 @@ with the truth and the answer is empty. Qwen files are stored for half-split RoP
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import torch
 
 from infer_lab.config import ModelConfig
 from infer_lab.errors import CheckpointError
+from infer_lab.kernels.pack import QuantizedWeight
 from infer_lab.models.checkpoint import ARCHITECTURES, Checkpoint
-from infer_lab.models.dequantize import dequantize
+from infer_lab.models.dequantize import as_stored, dequantize
 from infer_lab.models.gguf_file import GgufFile, GgufTensor
 from infer_lab.tokenizer import tokenizer_from_gguf
 
@@ -123,11 +125,34 @@ def _names(file: GgufFile, architecture: str) -> dict[str, GgufTensor]:
 
 
 def _tensors(file: GgufFile, names: dict[str, GgufTensor], config: ModelConfig, device: torch.device) -> Iterator[tuple[str, torch.Tensor]]:
-    permuted = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads} if config.architecture == "llama" else {}
     for name, tensor in names.items():
-        weight = dequantize(file, tensor, device)
-        heads = permuted.get(name.split(".")[-2])
-        yield name, weight if heads is None else half_split_rows(weight, heads)
+        yield name, _row_order(name, config)(dequantize(file, tensor, device))
+
+
+def _row_order(name: str, config: ModelConfig) -> Callable[[torch.Tensor], torch.Tensor]:
+    heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}.get(name.split(".")[-2])
+    if config.architecture != "llama" or heads is None:
+        return lambda rows: rows
+    return partial(half_split_rows, num_heads=heads)
+
+
+def _stored(
+    file: GgufFile, names: dict[str, GgufTensor], config: ModelConfig, device: torch.device
+) -> Iterator[tuple[str, torch.Tensor | QuantizedWeight]]:
+    for name, tensor in names.items():
+        weight = as_stored(file, tensor, device) if _is_layer_matrix(name, tensor) else dequantize(file, tensor, device)
+        order = _row_order(name, config)
+        yield name, order(weight) if isinstance(weight, torch.Tensor) else weight.in_order(order)
+
+
+def _is_layer_matrix(name: str, tensor: GgufTensor) -> bool:
+    return name.startswith("model.layers.") and len(tensor.shape) == 2
+
+
+def _stored_bits(names: dict[str, GgufTensor]) -> float:
+    matrices = [tensor for name, tensor in names.items() if _is_layer_matrix(name, tensor)]
+    elements = sum(tensor.shape[0] * tensor.shape[1] for tensor in matrices)
+    return 8 * sum(tensor.nbytes for tensor in matrices) / elements if elements else 0.0
 
 
 def open_gguf(path: Path) -> Checkpoint:
@@ -147,6 +172,8 @@ def open_gguf(path: Path) -> Checkpoint:
         config=config,
         tensors=lambda device: _tensors(file, names, config, device),
         shapes={name: tensor.shape for name, tensor in names.items()},
+        stored=lambda device: _stored(file, names, config, device),
+        stored_bits=_stored_bits(names),
         tokenizer=tokenizer_from_gguf(file.fields) if "tokenizer.ggml.model" in file.fields else None,
         eos_token_ids=tuple(dict.fromkeys(int(e) for e in eos if isinstance(e, int))),
         rope_frequency_factors=factors,

@@ -6,12 +6,15 @@ A step's tokens of all requests lie in one flat row [tokens, hidden]; only atten
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from infer_lab.config import ModelConfig
 from infer_lab.errors import CheckpointError
+from infer_lab.kernels.pack import QuantizedWeight
 from infer_lab.layers.attention import AttentionBatch, paged_attention
 from infer_lab.layers.kv_layer import KVLayer
 from infer_lab.layers.linear import Linear, LinearFactory, Slots, weight
@@ -168,12 +171,17 @@ class LlamaModel(nn.Module):
         """Fill every weight from a checkpoint that `check_tensors` has passed; CheckpointError for a weight that is no number: with it
         every answer would be the same wrong token."""
         assert checkpoint.tensors is not None
+        self.fill(checkpoint.tensors(self.embedding.device))
+
+    @torch.no_grad()
+    def fill(self, tensors: Iterable[tuple[str, Tensor | QuantizedWeight]]) -> None:
+        """As `load`; a QuantizedWeight only where a layer can take it as it is."""
         slots = self.slots()
-        for name, tensor in checkpoint.tensors(self.embedding.device):
+        for name, tensor in tensors:
             if not _is_ignored(name, self.config):
                 slot = slots.pop(name)
                 # of the tensor as it came, which is contiguous: ours may lie column by column, where this takes a hundred times as long
-                low, high = torch.aminmax(tensor)
+                low, high = torch.aminmax(tensor if isinstance(tensor, Tensor) else tensor.floats())
                 largest = torch.finfo(slot.dtype).max
                 if not (low >= -largest and high <= largest):
                     kind = str(slot.dtype).removeprefix("torch.")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from infer_lab.kernels.pack import QuantizedWeight
 from infer_lab.layers.linear import Slots, weight
 from infer_lab.quant.scheme import Scheme
 
@@ -35,8 +37,10 @@ class QuantizedLinear(nn.Module, ABC):
         self.bias = weight(self.rows, dtype=dtype, device=device) if bias else None
 
     @abstractmethod
-    def take(self, start: int, weight: Tensor) -> None:
-        """Quantize the rows from `start` on; weight [rows, in_features] in any float dtype, on this layer's device."""
+    def take(self, start: int, weight: Any) -> None:
+        """Quantize the rows from `start` on; weight [rows, in_features] in any float dtype, on this layer's device.
+
+        A layer that takes rows as they are stored takes a QuantizedWeight, too."""
 
     @abstractmethod
     def product(self, x: Tensor) -> Tensor:
@@ -68,7 +72,7 @@ class QuantizingSlot:
         self._layer, self._start = layer, start
         self.shape, self.dtype, self.device = torch.Size((rows, layer.in_features)), layer.dtype, layer.device
 
-    def copy_(self, tensor: Tensor, /) -> None:
+    def copy_(self, tensor: Tensor | QuantizedWeight, /) -> None:
         self._layer.take(self._start, tensor.to(self.device))
         self._layer.on_quantized()
 

@@ -38,11 +38,14 @@ def dequantize_packed(packed: PackedWeight) -> Tensor:
         q = torch.stack((octets & 15, octets >> 4), dim=-1).permute(0, 2, 1, 4, 5, 3)
     w = q.reshape(blocks * rows, -1).float()[: packed.n, : packed.k]
     scales = packed.scales.t()[: packed.n].float()
-    zeros = torch.tensor(8.0 if packed.bits == 4 else 0.0) if packed.zeros is None else packed.zeros.t()[: packed.n].float()
-    zeros = zeros.to(w.device).expand_as(scales)
     whole = packed.k // packed.group_size
     tail = whole * packed.group_size  # the last group may be cut short
     groups = w[:, :tail].unflatten(1, (whole, packed.group_size))
+    if packed.minima is not None:
+        groups.mul_(scales[:, :whole, None]).add_(packed.minima.t()[: packed.n, :whole, None].float())
+        return w
+    zeros = torch.tensor(8.0 if packed.bits == 4 else 0.0) if packed.zeros is None else packed.zeros.t()[: packed.n].float()
+    zeros = zeros.to(w.device).expand_as(scales)
     groups.sub_(zeros[:, :whole, None]).mul_(scales[:, :whole, None])
     if tail < packed.k:
         w[:, tail:].sub_(zeros[:, whole, None]).mul_(scales[:, whole, None])
@@ -98,12 +101,7 @@ class WeightOnlyLinear(QuantizedLinear):
             return
         parts = [self._waiting[at] for at in sorted(self._waiting)]
         self._waiting = {}
-        zeros = [part.zeros for part in parts if part.zeros is not None]
-        whole = QuantizedWeight(
-            torch.cat([part.q for part in parts]), torch.cat([part.scales for part in parts]), torch.cat(zeros) if zeros else None,
-            parts[0].group_size, parts[0].bits,
-        )  # fmt: skip
-        packed = pack_weight(whole, self._block_k)
+        packed = pack_weight(QuantizedWeight.stacked(parts), self._block_k)
         self.data.copy_(packed.data)
         self.scales.copy_(packed.scales)
         if self.zeros is not None and packed.zeros is not None:

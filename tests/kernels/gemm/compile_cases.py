@@ -34,11 +34,13 @@ def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
     return torch.empty(*shape, dtype=dtype, device="meta")
 
 
-def packed(bits: int, group: int, block_k: int, zeros: bool) -> PackedWeight:
+def packed(bits: int, group: int, block_k: int, zeros: bool, minima: bool = False) -> PackedWeight:
     shape = (N // 64, K // block_k, 64, block_k * bits // 16)
     groups = (K // group, N)
     zero = empty(*groups, dtype=torch.int16) if zeros else None
-    return PackedWeight(empty(*shape, dtype=torch.int16), empty(*groups), zero, N, K, group, bits, block_k, make_locks(N, "meta"))
+    low = empty(*groups, dtype=torch.float16) if minima else None
+    data, scales = empty(*shape, dtype=torch.int16), empty(*groups, dtype=torch.float16 if minima else torch.bfloat16)
+    return PackedWeight(data, scales, zero, N, K, group, bits, block_k, make_locks(N, "meta"), low)
 
 
 def eight_bit(kernel: Callable[..., torch.Tensor], dtype: torch.dtype, m: int) -> torch.Tensor:
@@ -50,6 +52,7 @@ CASES: dict[str, Callable[[], object]] = {
     "w4a16 m=1 group 128": lambda: w4a16(empty(1, K), packed(4, 128, 256, False)),
     "w4a16 m=16 group 64 zeros": lambda: w4a16(empty(16, K), packed(4, 64, 256, True)),
     "w4a16 m=512 group 128": lambda: w4a16(empty(512, K), packed(4, 128, 256, False)),
+    "w4a16 m=16 minima": lambda: w4a16(empty(16, K), packed(4, 32, 128, False, minima=True)),
     "w8a16 m=16 per row": lambda: w8a16(empty(16, K), packed(8, K, 128, False)),
     "skinny m=16": lambda: skinny_gemm(empty(16, K), empty(N, K), locks=make_locks(N, "meta")),
     "fp8 m=16": lambda: eight_bit(fp8_gemm, torch.float8_e4m3fn, 16),

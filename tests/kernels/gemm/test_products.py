@@ -75,6 +75,21 @@ def test_above_32_tokens_weights_are_rounded_to_the_dtype_first(
     assert_rounded_once(KERNELS[bits](x, weight, config=config), reference_gemm.dense(x, scaled, torch.float64))
 
 
+@pytest.mark.parametrize("m, block_k", [(1, 64), (6, 128), (70, 128)])
+def test_weights_with_minima_are_rounded_to_the_dtype_once(m: int, block_k: int, device: torch.device, dtype: torch.dtype) -> None:
+    """GGUF's Q4_1: scale and minimum in float16, as the file has them."""
+    x = seeded(m, 480, dtype=dtype, device=device)
+    q = torch.randint(0, 16, (66, 480), generator=torch.Generator().manual_seed(m), dtype=torch.uint8)
+    scales, minima = (seeded(66, 15, dtype=torch.float16, device=torch.device("cpu"), seed=seed) for seed in (m + 1, m + 2))
+    weight = pack.pack_weight(pack.QuantizedWeight(q, scales, None, 32, 4, minima), block_k).to(device)
+    assert torch.equal(
+        pack.unpack_weight(weight).dequantize().cpu(), q * scales.float().repeat_interleave(32, 1) + minima.float().repeat_interleave(32, 1)
+    )
+    one = pack.QuantizedWeight(q, scales.to(dtype), None, 32, 4, minima.to(dtype))
+    expected = reference_gemm.dense(x, one.dequantize(torch.float64).to(dtype).to(device), torch.float64)
+    assert_rounded_once(w4a16(x, weight), expected)
+
+
 @pytest.mark.parametrize("block_k", [64, 128])
 @pytest.mark.parametrize("group, symmetric", [(64, True), (128, False)])
 def test_a_step_may_take_a_part_of_a_packed_block(
