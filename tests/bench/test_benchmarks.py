@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 QUICK = {
-    "perplexity.py": {"perplexity_float", "perplexity_w4a16", "loss_added_int8"},
+    "perplexity.py": {"perplexity_float", "perplexity_w4a16", "perplexity_gguf", "loss_added_int8", "loss_added_kv_fp8"},
     "limits.py": {"read_stream", "copy", "matmul_fp32"},
     "speculation.py": {"tok_s_repetitive_plain", "speedup_repetitive_ngram", "tokens_per_step_free_draft_10"},
     "kv_pool_throughput.py": {"tok_s_smallest_pool", "tok_s_largest_pool", "preemptions_pool_1", "knee_requests", "step_ms_pool_4"},
