@@ -96,8 +96,8 @@ def hashes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def blocks_counted_as_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """One block fewer comes back than was taken."""
-    sound = BlockPool.num_used.fget  # type: ignore[attr-defined]
-    monkeypatch.setattr(BlockPool, "num_used", property(lambda self: sound(self) + 1))
+    sound = BlockPool.num_used
+    monkeypatch.setattr(BlockPool, "num_used", property(lambda self: sound.__get__(self) + 1))
 
 
 @pytest.mark.parametrize(
