@@ -9,46 +9,28 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import matplotlib
-import nbformat
 import pytest
-import torch
+from matplotlib import pyplot as plt
 
 from infer_course.labkit import CheckFailed
 from infer_lab.core.planner import Planner
 from infer_lab.core.record import Timeline
 from infer_lab.presets import PRESETS
 from infer_lab.sim import results
-
-ROOT = Path(__file__).parents[2]
-NOTEBOOK = ROOT / "labs" / "part0" / "latency-from-token-log.ipynb"
+from tests.labs.lab_cells import run_cells, small_sizes
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    matplotlib.use("agg")
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("INFER_LAB_QUICK", "1")
-    monkeypatch.setenv("INFER_LAB_DEVICE", "cpu")
-    monkeypatch.setenv("INFER_LAB_MEASUREMENTS", str(tmp_path))
-    shape = PRESETS["smollm2-135m"].with_(num_layers=2, hidden_size=96, intermediate_size=128, vocab_size=512)
-    monkeypatch.setitem(PRESETS, "smollm2-135m", shape.with_(num_heads=3, num_kv_heads=1, head_dim=32))
-    yield
-    torch.set_num_threads(threads)
-
-
-def run_lab() -> dict:
-    namespace: dict = {"__name__": "lab"}
-    for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
-        if cell.cell_type == "code":
-            exec(compile(cell.source, f"<{cell.id}>", "exec"), namespace)
-    return namespace
+    with small_sizes(monkeypatch, tmp_path):
+        shape = PRESETS["smollm2-135m"].with_(num_layers=2, hidden_size=96, intermediate_size=128, vocab_size=512)
+        monkeypatch.setitem(PRESETS, "smollm2-135m", shape.with_(num_heads=3, num_kv_heads=1, head_dim=32))
+        yield
+    plt.close("all")
 
 
 def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
-    lab = run_lab()["lab"]
+    lab = run_cells("part0/latency-from-token-log")["lab"]
     assert (tmp_path / lab.environment.slug / "latency-from-token-log.json").is_file()
     assert {"tpot_mean_ms_whole", "itl_p99_ms_chunked", "stall_ms", "tpot_ratio", "long_ttft_ms_whole"} <= set(lab.values)
     assert {"gaps_whole", "gaps_chunked", "served", "goodput"} == set(lab.series)
@@ -121,4 +103,4 @@ def everything_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_planted_fault_is_caught(plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     with pytest.raises(CheckFailed, match=says):
-        run_lab()
+        run_cells("part0/latency-from-token-log")

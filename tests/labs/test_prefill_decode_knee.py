@@ -8,45 +8,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import matplotlib
-import nbformat
 import pytest
-import torch
+from matplotlib import pyplot as plt
 
 from infer_course.labkit import CheckFailed
 from infer_lab import calculator
 from infer_lab.models import llama
 from infer_lab.presets import PRESETS
 from infer_lab.worker.input_batch import InputBatch
-
-ROOT = Path(__file__).parents[2]
-NOTEBOOK = ROOT / "labs" / "part0" / "prefill-decode-knee.ipynb"
+from tests.labs.lab_cells import run_cells, small_sizes
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    matplotlib.use("agg")
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("INFER_LAB_QUICK", "1")
-    monkeypatch.setenv("INFER_LAB_DEVICE", "cpu")
-    monkeypatch.setenv("INFER_LAB_MEASUREMENTS", str(tmp_path))
-    monkeypatch.setitem(PRESETS, "smollm2-135m", PRESETS["smollm2-135m"].with_(num_layers=3, vocab_size=2048))
-    yield
-    torch.set_num_threads(threads)
-
-
-def run_lab() -> dict:
-    namespace: dict = {"__name__": "lab"}
-    for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
-        if cell.cell_type == "code":
-            exec(compile(cell.source, f"<{cell.id}>", "exec"), namespace)
-    return namespace
+    with small_sizes(monkeypatch, tmp_path):
+        monkeypatch.setitem(PRESETS, "smollm2-135m", PRESETS["smollm2-135m"].with_(num_layers=3, vocab_size=2048))
+        yield
+    plt.close("all")
 
 
 def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
-    lab = run_lab()["lab"]
+    lab = run_cells("part0/prefill-decode-knee")["lab"]
     assert (tmp_path / lab.environment.slug / "prefill-decode-knee.json").is_file()
     assert {"knee", "ridge", "decode_gain", "mixed_ms", "prefill_tok_s_24", "decode_ms_4"} <= set(lab.values)
     assert {"matrix", "matrix_floor", "prefill", "decode", "prefill_floor", "decode_floor"} == set(lab.series)
@@ -98,4 +80,4 @@ def weights_are_counted_with_the_table_twice(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_planted_fault_is_caught(plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     with pytest.raises(CheckFailed, match=says):
-        run_lab()
+        run_cells("part0/prefill-decode-knee")

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import matplotlib
-import nbformat
 import pytest
-import torch
+from matplotlib import pyplot as plt
 
 from infer_course.labkit import CheckFailed
 from infer_lab.core.block_pool import BlockPool
@@ -23,9 +21,7 @@ from infer_lab.core.record import Timeline
 from infer_lab.engine import build
 from infer_lab.engine.detokenizer import ByteDetokenizer
 from infer_lab.models.checkpoint import Checkpoint, open_checkpoint
-
-ROOT = Path(__file__).parents[2]
-NOTEBOOK = ROOT / "labs" / "part0" / "request-timeline.ipynb"
+from tests.labs.lab_cells import run_cells, small_sizes
 
 
 @pytest.fixture(scope="module")
@@ -38,28 +34,14 @@ def checkpoint() -> Checkpoint:
 
 @pytest.fixture(autouse=True)
 def small(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    matplotlib.use("agg")
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("INFER_LAB_QUICK", "1")
-    monkeypatch.setenv("INFER_LAB_DEVICE", "cpu")
-    monkeypatch.setenv("INFER_LAB_MEASUREMENTS", str(tmp_path))
-    monkeypatch.setattr(build, "open_checkpoint", lambda name: checkpoint)
-    yield
-    torch.set_num_threads(threads)
-
-
-def run_lab() -> dict:
-    namespace: dict = {"__name__": "lab"}
-    for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
-        if cell.cell_type == "code":
-            exec(compile(cell.source, f"<{cell.id}>", "exec"), namespace)
-    return namespace
+    with small_sizes(monkeypatch, tmp_path):
+        monkeypatch.setattr(build, "open_checkpoint", lambda name: checkpoint)
+        yield
+    plt.close("all")
 
 
 def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
-    lab = run_lab()["lab"]
+    lab = run_cells("part0/request-timeline")["lab"]
     assert (tmp_path / lab.environment.slug / "request-timeline.json").is_file()
     assert {"ttft_ms_long", "tokenize_share", "hit_ttft_ms", "ttft_share_prefill_short", "token_ms_sample_long"} <= set(lab.values)
 
@@ -114,4 +96,4 @@ def blocks_counted_as_held(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_planted_fault_is_caught(plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     with pytest.raises(CheckFailed, match=says):
-        run_lab()
+        run_cells("part0/request-timeline")
