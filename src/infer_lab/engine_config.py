@@ -38,6 +38,9 @@ class EngineConfig:
     quantization_group: input columns that share a scale in w8a16 and w4a16: 32, 64 or 128.
     quantization_cache: whether a quantized model is kept in the user's cache (INFER_LAB_CACHE), so that it loads at once next time.
     speculative: where drafts come from: "ngram", "draft:<layers or model>", or a SpeculativeConfig; None: no drafts.
+    kernels: on cuda, run the library's kernels; False is plain torch, the reference that they are compared with. (A CPU has torch only.)
+    cuda_graphs: replay decode steps as CUDA graphs, captured when the engine starts; False launches kernel by kernel.
+    async_scheduling: prepare and launch a step while the one before it runs; None: on cuda, unless there are drafts. Tokens do not change.
     policy, priority_aging_s, tenant_weights, admission, watermark, enable_chunked_prefill, long_prefill_token_threshold,
         max_num_partial_prefills, max_waiting_requests, max_waiting_tokens, max_waiting_per_tenant: how the scheduler decides; see
         SchedulerConfig, to which they go as they are.
@@ -61,6 +64,9 @@ class EngineConfig:
     quantization_group: int = 128
     quantization_cache: bool = True
     speculative: SpeculativeConfig | str | None = None
+    kernels: bool = True
+    cuda_graphs: bool = True
+    async_scheduling: bool | None = None
     policy: Literal["fcfs", "priority"] = "fcfs"
     priority_aging_s: float = 10.0
     tenant_weights: Mapping[str, float] = field(default_factory=dict, hash=False)
@@ -91,8 +97,11 @@ class EngineConfig:
                 raise UserError(f"{name} must be a whole number of at least 1, got {value!r}")
         if not isinstance(self.num_host_kv_blocks, int) or self.num_host_kv_blocks < 0:
             raise UserError(f"num_host_kv_blocks must be a whole number of at least 0, got {self.num_host_kv_blocks!r}")
-        if not isinstance(self.enable_prefix_caching, bool):
-            raise UserError(f"enable_prefix_caching must be True or False, got {self.enable_prefix_caching!r}")
+        for name in ("enable_prefix_caching", "kernels", "cuda_graphs"):
+            if not isinstance(getattr(self, name), bool):
+                raise UserError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        if not isinstance(self.async_scheduling, bool | None):
+            raise UserError(f"async_scheduling must be True, False or None, got {self.async_scheduling!r}")
         if self.seed is not None and not (isinstance(self.seed, int) and 0 <= self.seed < 2**63):
             raise UserError(f"seed must be a whole number in [0, 2**63), got {self.seed!r}")
         if not isinstance(self.quantization_cache, bool):
@@ -102,6 +111,8 @@ class EngineConfig:
             object.__setattr__(self, "speculative", SpeculativeConfig.parse(self.speculative))
         if not isinstance(self.speculative, SpeculativeConfig | None):
             raise UserError(f"speculative is a SpeculativeConfig, or a word such as 'ngram' or 'draft:8'; got {self.speculative!r}")
+        if self.async_scheduling and self.speculative is not None:
+            raise UserError("drafts continue a token that must be known, so speculative and async_scheduling exclude each other")
         # what the scheduler would refuse is refused before a model is loaded
         self.scheduler_config(self.num_kv_blocks or 2**30, self.max_model_len or 2, vocab_size=0)
 
@@ -109,7 +120,11 @@ class EngineConfig:
     def scheme(self) -> Scheme | None:
         return None if self.quantization is None else Scheme.of(self.quantization, self.quantization_group)
 
-    def scheduler_config(self, num_blocks: int, max_model_len: int, vocab_size: int) -> SchedulerConfig:
+    def runs_ahead(self, device_type: str) -> bool:
+        """Whether steps are scheduled asynchronously there."""
+        return self.speculative is None and (device_type == "cuda" if self.async_scheduling is None else self.async_scheduling)
+
+    def scheduler_config(self, num_blocks: int, max_model_len: int, vocab_size: int, *, async_scheduling: bool = False) -> SchedulerConfig:
         """What the scheduler is told, once the sizes of the model and of its cache are known. UserError for what contradicts itself."""
         return SchedulerConfig(
             num_blocks=num_blocks,
@@ -118,5 +133,6 @@ class EngineConfig:
             # each running request gets a token a step, and holds a block
             max_num_seqs=max(1, min(self.max_num_seqs, self.max_num_batched_tokens, num_blocks - 1)),
             num_host_blocks=self.num_host_kv_blocks,
+            async_scheduling=async_scheduling,
             **{name: getattr(self, name) for name in _AS_THEY_ARE},
         )

@@ -8,6 +8,7 @@ import torch
 
 from infer_lab.config import ModelConfig
 from infer_lab.core.scheduler import Scheduler
+from infer_lab.engine.device_executor import make_executor, step_bytes, uses_kernels, warm_up
 from infer_lab.engine.engine_core import EngineCore
 from infer_lab.engine.memory import check_weights_fit, num_kv_blocks, weight_bytes
 from infer_lab.engine_config import EngineConfig
@@ -176,13 +177,22 @@ def build_engine(config: EngineConfig, loaded: LoadedModel) -> BuiltEngine:
     max_model_len = _max_model_len(config, shape)
     drafting = Drafting.load(config, loaded)
     kv_dtype = resolve_kv_dtype(config.kv_dtype, dtype, device)
-    blocks = num_kv_blocks(shape, config, max_model_len, dtype, kv_dtype, device, drafting.own_shape)
-    scheduler = Scheduler(config.scheduler_config(blocks, max_model_len, shape.vocab_size))
+    kernels = uses_kernels(config, loaded.model, device)
+    measured = None
+    if kernels and config.num_kv_blocks is None and config.kv_cache_memory is None:
+        measured = step_bytes(config, shape, loaded.model, kv_dtype, max_model_len)
+    blocks = num_kv_blocks(shape, config, max_model_len, dtype, kv_dtype, device, drafting.own_shape, measured)
+    limits = config.scheduler_config(blocks, max_model_len, shape.vocab_size, async_scheduling=config.runs_ahead(device.type))
+    scheduler = Scheduler(limits)
     sizes = {"num_blocks": blocks, "block_size": config.block_size, "num_host_blocks": config.num_host_kv_blocks}
     cache = KVCache(shape, dtype=kv_dtype, device=device, **sizes)
     table_width = min(-(-max_model_len // config.block_size), blocks)
-    batch = InputBatch(scheduler.config.max_num_seqs, table_width, config.block_size, device, dtype)
-    executor = ModelExecutor(loaded.model, cache, batch, drafting.draft_model(cache, **sizes))
+    if kernels:
+        executor = make_executor(config, loaded.model, cache, limits.max_num_seqs, max_model_len, table_width)
+        warm_up(executor, shape.name)
+    else:
+        batch = InputBatch(limits.max_num_seqs, table_width, config.block_size, device, dtype)
+        executor = ModelExecutor(loaded.model, cache, batch, drafting.draft_model(cache, **sizes))
     return BuiltEngine(EngineCore(scheduler, executor, drafting.speculator()), cache, max_model_len)
 
 

@@ -53,6 +53,7 @@ class LLMEngine:
             for sequence in reversed(state.sequences):  # the leader of a group last, so that nobody takes over
                 if self._outputs.is_alive(sequence):
                     self._outputs.process(self.core.scheduler.abort(sequence.request.request_id))
+        self._settle()
 
     def step(self) -> list[RequestState]:
         """One step for everybody. The requests that have news. A step that fails ends the requests that were in it, and no others."""
@@ -64,8 +65,20 @@ class LLMEngine:
             return self._after_failure(error)
         self.num_failures = 0
         with self.lock:
-            self.metrics.count_step(self.core.scheduler.step_records[-1])
-            return self._outputs.process(updates)
+            if self.core.last_record is not None:
+                self.metrics.count_step(self.core.last_record)
+            touched = self._outputs.process(updates)
+        self._settle()
+        return touched
+
+    def _settle(self) -> None:
+        """Nobody waits for a step that outlived its requests, but it is taken in."""
+        try:
+            self.core.settle()
+        except Exception as error:
+            self.num_failures += 1
+            self.last_failure = error
+            self._after_failure(error)
 
     def _after_failure(self, error: Exception) -> list[RequestState]:
         with self.lock:

@@ -51,11 +51,13 @@ def num_kv_blocks(
     kv_dtype: torch.dtype,
     device: torch.device,
     draft: ModelConfig | None = None,
+    step_bytes: int | None = None,
 ) -> int:
     """Blocks of the KV cache, the null block included; DoesNotFitError if they, or those in host memory, cannot be had. Called after
-    the weights are loaded. draft: a model whose cache has as many blocks, beside."""
+    the weights are loaded. draft: a model whose cache has as many blocks, beside. step_bytes: what a step needs beside weights and
+    cache, if it was measured."""
     block = sum(bytes_per_block(shape, engine.block_size, kv_dtype) for shape in (config, draft) if shape is not None)
-    blocks = engine.num_kv_blocks or _blocks_of_memory(block, config, engine, max_model_len, dtype, device)
+    blocks = engine.num_kv_blocks or _blocks_of_memory(block, config, engine, max_model_len, dtype, device, step_bytes)
     on_host = {"swapped requests": engine.num_host_kv_blocks}
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch keeps it, and would use it for the cache
@@ -77,15 +79,22 @@ def _check_cache_fits(blocks: dict[str, int], block_bytes: int, where: str, free
 
 
 def _blocks_of_memory(
-    block: int, config: ModelConfig, engine: EngineConfig, max_model_len: int, dtype: torch.dtype, device: torch.device
+    block: int,
+    config: ModelConfig,
+    engine: EngineConfig,
+    max_model_len: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    step_bytes: int | None,
 ) -> int:
     useful = engine.max_num_seqs * -(-max_model_len // engine.block_size) + 1
     if engine.kv_cache_memory is not None:
         budget = engine.kv_cache_memory
     elif device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        budget = free - (1 - _CUDA_SHARE) * total - _activation_bytes(config, engine, dtype)
-        budget /= 1 + 4 / config.num_layers  # attention gathers one layer's keys and values of a step, padded at most twofold
+        budget = free - (1 - _CUDA_SHARE) * total - (step_bytes or _activation_bytes(config, engine, dtype))
+        if step_bytes is None:
+            budget /= 1 + 4 / config.num_layers  # torch gathers one layer's keys and values of a step, padded at most twofold
     else:
         budget = min(_CPU_SHARE * (available_host_memory() or 4 * _GIB), _CPU_LIMIT)
     blocks = min(int(budget // block), useful)

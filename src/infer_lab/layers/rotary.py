@@ -36,7 +36,8 @@ def inverse_frequencies(config: ModelConfig, factors: tuple[float, ...] = ()) ->
 
 
 class Rotary:
-    """cos and signed sin for the positions of a step, each [tokens, 1, head_dim] (the 1 stands for the heads)."""
+    """cos and signed sin for the positions of a step, each [tokens, 1, head_dim] (the 1 stands for the heads); or, for kernels, the same
+    numbers of every position in a table."""
 
     def __init__(self, config: ModelConfig, *, dtype: torch.dtype, device: torch.device, factors: tuple[float, ...] = ()) -> None:
         self._frequencies = inverse_frequencies(config, factors).to(device)
@@ -49,6 +50,12 @@ class Rotary:
             torch.cat((cos, cos), dim=-1).unsqueeze(1).to(self._dtype),
             torch.cat((-sin, sin), dim=-1).unsqueeze(1).to(self._dtype),
         )
+
+    def table(self, num_positions: int) -> Tensor:
+        """float32 [num_positions, head_dim]: cosines, then sines, as `kernels.rope_kv_write` wants them."""
+        positions = torch.arange(num_positions, dtype=torch.float32, device=self._frequencies.device)
+        angles = torch.outer(positions, self._frequencies)
+        return torch.cat((angles.cos(), angles.sin()), dim=-1)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -47,9 +47,12 @@ class TokenCounts:
         """One more of tokens[i] in slots[i]."""
         if tokens:
             device = self.output.device
-            at = (torch.tensor(slots, device=device), torch.tensor(tokens, device=device))
-            self.known[at] = True
-            self.output.index_put_(at, torch.ones(len(tokens), dtype=torch.int32, device=device), accumulate=True)
+            self.add_tokens(torch.tensor(slots, device=device), torch.tensor(tokens, device=device))
+
+    def add_tokens(self, slots: Tensor, tokens: Tensor) -> None:
+        """The same where only the device knows them."""
+        self.known[slots, tokens] = True
+        self.output.index_put_((slots, tokens), torch.ones_like(tokens, dtype=torch.int32), accumulate=True)
 
     def _grow(self) -> None:
         old = len(self.output)

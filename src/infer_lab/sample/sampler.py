@@ -187,9 +187,9 @@ class Sampler:
         result = {}
         at = 0
         for request in scheduled:
-            state = self.states[request.request_id]
-            k = state.params.prompt_logprobs
-            if k is not None and request.start + 1 < len(state.prompt):
+            state = self.states.get(request.request_id)
+            k = None if state is None else state.params.prompt_logprobs
+            if state is not None and k is not None and request.start + 1 < len(state.prompt):
                 following = state.prompt[request.start + 1 : request.start + 1 + len(request.token_ids)]
                 found: list[TokenLogprobs] = []
                 for first in range(0, len(following), _PROMPT_ROWS):
