@@ -36,7 +36,6 @@ SOURCES = (
     "benchmarks/perplexity_text.txt",
     "src/infer_lab/kernels/pack.py",
     "src/infer_lab/layers/kv_layer.py",
-    "src/infer_lab/models/llama.py",
     "src/infer_lab/quant/linear.py",
     "src/infer_lab/quant/row_scaled.py",
     "src/infer_lab/quant/scheme.py",

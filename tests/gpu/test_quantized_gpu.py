@@ -10,6 +10,7 @@ from torch import Tensor
 
 from infer_lab import LLM, SamplingParams
 from infer_lab.kernels.pack import QuantizedWeight
+from infer_lab.models.smollm2_file import cached_path, is_intact
 from infer_lab.quant.linear import QuantizedLinear
 from infer_lab.quant.load import LINEARS
 from infer_lab.quant.scheme import AS_STORED, SCHEMES, Scheme
@@ -76,6 +77,7 @@ def test_rows_of_a_gguf_file_on_the_gpu_equal_the_reference(
     assert_near(found, expected, 8e-3 if dtype == torch.bfloat16 else 2e-3)
 
 
+@pytest.mark.skipif(not is_intact(cached_path()), reason="SmolLM2's file is not in the cache")
 @pytest.mark.parametrize("kv_dtype", ["fp8", "int8"])
 @pytest.mark.parametrize("quantization", [None, AS_STORED, "w8a16"])
 def test_smollm2_with_packed_weights_and_an_eight_bit_cache_answers(device: torch.device, quantization: str | None, kv_dtype: str) -> None:
