@@ -37,6 +37,8 @@ EXAMPLE = {
     "ttft": 0.5,
     "tpot": 0.05,
     "ep": 8,
+    "head_dim": 128,
+    "memory": 51_200,
 }
 OF_EXPERTS = ("distinct_experts", "all_to_all_bytes")  # fmt: skip
 

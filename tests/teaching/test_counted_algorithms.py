@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infer_lab import calculator
 from infer_lab.errors import UnsupportedOptionError
 from infer_lab.hardware import h100_80gb
 from infer_lab.teaching import attention, pipeline
@@ -61,14 +62,29 @@ def test_traffic_of_the_three_is_the_closed_form() -> None:
     q, k, v, out = (Slow(rows(n, d, seed=i)) for i in range(4))
     scratch = attention.standard_attention(q, k, v, out)
     assert moved(q, k, v, out, *scratch) == 4 * n * d + 4 * n * n
+    assert moved(q, k, v, out, *scratch) == int(calculator.standard_attention_elements(n, d))
     q, k, v, out = (Slow(rows(n, d, seed=i)) for i in range(4))
     work = attention.flash_attention(q, k, v, out, bq, bk)
-    assert moved(q, k, v, out) == 2 * n * d + 2 * n * d * (n // bq)
+    assert moved(q, k, v, out) == int(calculator.flash_attention_elements(n, d, bq)) == 2 * n * d + 2 * n * d * (n // bq)
     assert (out.written, work.divided, work.rescaled) == (n * d, n, n * (n // bk))
     q, k, v, out = (Slow(rows(n, d, seed=i)) for i in range(4))
     work = attention.flash_attention(q, k, v, out, bq, bk, "keys")
     assert (k.read, q.read, out.written, out.read) == (n * d, n * d * (n // bk), n * d * (n // bk), n * d * (n // bk - 1))
     assert work.divided == n * (n // bk)
+
+
+def test_the_bounds_divide_as_in_the_paper() -> None:
+    """Errata E07: with n = 4,096, d = 128 and two-byte elements."""
+    for kib, expected in ((100, 3.2), (163, 5.3), (227, 7.3)):
+        assert float(calculator.attention_io_reduction(4096, 128, kib * 1024 // 2)) == pytest.approx(expected, abs=0.05)
+    assert float(calculator.attention_io_reduction(10**6, 256, 32_768)) < 1
+
+
+def test_one_query_reads_each_key_once() -> None:
+    q, k, v, out = (Slow(rows(n, 8, seed=n)) for n in (1, 50, 50, 1))
+    attention.flash_attention(q, k, v, out, 1, 16)
+    torch.testing.assert_close(out.data, (q.data @ k.data.T * 8**-0.5).softmax(-1) @ v.data)
+    assert moved(q, k, v, out) == 2 * 8 + 2 * 50 * 8
 
 
 def test_an_unknown_order_or_schedule_is_named() -> None:

@@ -1,7 +1,7 @@
 """One head of attention over slow memory: with the score matrix written out, and tile by tile in both loop orders.
 
-q, k, v and out are [n, d] in slow memory; no mask. FlashAttention-1 walks keys in the outer loop and updates all outputs for each tile
-of keys; FlashAttention-2 walks queries in the outer loop and writes each output once.
+q and out are [queries, d], k and v [n, d] in slow memory; no mask. FlashAttention-1 walks keys in the outer loop and updates all outputs
+for each tile of keys; FlashAttention-2 walks queries in the outer loop and writes each output once.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class RowWork:
 
 
 def standard_attention(q: Slow, k: Slow, v: Slow, out: Slow) -> list[Slow]:
-    """Three kernels, scores and weights through slow memory. Returns those two, for their counts. 4nd + 4n² elements move."""
-    n, d = q.data.shape
-    scores, weights = (Slow.empty(n, n, like=q.data) for _ in range(2))
+    """Three kernels, scores and weights through slow memory. Returns those two, for their counts. 4nd + 4n² elements move for n queries."""
+    (queries, d), n = q.data.shape, len(k.data)
+    scores, weights = (Slow.empty(queries, n, like=q.data) for _ in range(2))
     scores[:] = q[:] @ k[:].T * d**-0.5
     weights[:] = scores[:].softmax(-1)
     out[:] = weights[:] @ v[:]
@@ -36,7 +36,7 @@ def standard_attention(q: Slow, k: Slow, v: Slow, out: Slow) -> list[Slow]:
 
 
 def flash_attention(q: Slow, k: Slow, v: Slow, out: Slow, block_q: int, block_k: int, order: str = "queries") -> RowWork:
-    """The same result without the n × n matrix. order: what the outer loop walks."""
+    """The same result without the matrix of scores. order: what the outer loop walks."""
     if order not in ORDERS:
         raise UnsupportedOptionError(f"the outer loop walks {' or '.join(ORDERS)}, not {order!r}")
     return (_queries_outside if order == "queries" else _keys_outside)(q, k, v, out, block_q, block_k)
@@ -44,9 +44,9 @@ def flash_attention(q: Slow, k: Slow, v: Slow, out: Slow, block_q: int, block_k:
 
 def _queries_outside(q: Slow, k: Slow, v: Slow, out: Slow, block_q: int, block_k: int) -> RowWork:
     """FlashAttention-2: a tile of queries stays in fast memory with its state and walks all keys."""
-    n, d = q.data.shape
+    (queries, d), n = q.data.shape, len(k.data)
     work = RowWork()
-    for i in range(0, n, block_q):
+    for i in range(0, queries, block_q):
         tile = q[i : i + block_q] * d**-0.5
         state = _nothing(tile)
         for j in range(0, n, block_k):
@@ -59,12 +59,12 @@ def _queries_outside(q: Slow, k: Slow, v: Slow, out: Slow, block_q: int, block_k
 
 def _keys_outside(q: Slow, k: Slow, v: Slow, out: Slow, block_q: int, block_k: int) -> RowWork:
     """FlashAttention-1: a tile of keys and values stays, all queries pass by. Outputs and their m and l wait in slow memory, normalized."""
-    n, d = q.data.shape
+    (queries, d), n = q.data.shape, len(k.data)
     work = RowWork()
-    sums = Slow.empty(n, 2, like=q.data)
+    sums = Slow.empty(queries, 2, like=q.data)
     for j in range(0, n, block_k):
         keys, values = k[j : j + block_k], v[j : j + block_k]
-        for i in range(0, n, block_q):
+        for i in range(0, queries, block_q):
             tile = q[i : i + block_q] * d**-0.5
             old = _nothing(tile)
             if j:
