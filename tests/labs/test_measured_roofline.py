@@ -52,9 +52,7 @@ def the_peak_with_sparsity(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def one_bandwidth_for_every_a100(monkeypatch: pytest.MonkeyPatch) -> None:
-    rounded = {
-        key: replace(card, bandwidth=Quantity(2, "TB/s")) if key.startswith("a100") else card for key, card in hardware.GPUS.items()
-    }
+    rounded = {key: replace(card, bandwidth=Quantity(2, "TB/s")) if key.startswith("a100") else card for key, card in hardware.GPUS.items()}
     monkeypatch.setattr(hardware, "GPUS", MappingProxyType(rounded))
 
 
