@@ -15,12 +15,16 @@ BLOCK = 16
 
 
 @torch.inference_mode()
-def all_logits(loaded: LoadedModel, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
+def all_logits(
+    loaded: LoadedModel, token_ids: Sequence[int], chunk: int | None = None, kv_dtype: torch.dtype | None = None
+) -> torch.Tensor:
     """[len(token_ids), vocab_size], float32, computed `chunk` tokens at a time over blocks that lie in reverse order."""
     total, chunk = len(token_ids), chunk or len(token_ids)
     blocks = -(-total // BLOCK)
-    cache = KVCache(loaded.config, num_blocks=blocks, block_size=BLOCK, dtype=loaded.dtype, device=loaded.device)
-    cache.device.fill_(float("nan"))
+    cache = KVCache(loaded.config, num_blocks=blocks, block_size=BLOCK, dtype=kv_dtype or loaded.dtype, device=loaded.device)
+    for memory in (cache.device, cache.scales):
+        if memory is not None and memory.is_floating_point():
+            memory.fill_(float("nan"))
     batch = InputBatch(1, blocks, BLOCK, loaded.device, loaded.dtype)
     batch.admit(AdmittedRequest("r", tuple(token_ids), total))
     rows = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,11 @@ KINDS: dict[str, tuple[type, type, dict[str, Any]]] = {
 }
 
 
-def make(kind: str, folder: Path, max_shard_size: str = "1GB") -> torch.nn.Module:
+def make(kind: str, folder: Path, max_shard_size: str = "1GB", sizes: Mapping[str, int] | None = None) -> torch.nn.Module:
     """The transformers model, saved to `folder`. Norm weights and biases are random too, or a wrong one would go unnoticed."""
     config_class, model_class, changes = KINDS[kind]
     torch.manual_seed(sum(map(ord, kind)))
-    model = model_class(config_class(**(_SHAPE | changes))).eval()
+    model = model_class(config_class(**(_SHAPE | changes | dict(sizes or {})))).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("norm.weight"):

@@ -31,7 +31,11 @@ class RowScaledLinear(QuantizedLinear):
         self.register_buffer("weight_scale", torch.ones(self.rows, dtype=torch.float32, device=self.device))
         # arrival counters of split-K, one for 16 rows
         self.register_buffer("locks", torch.zeros(-(-self.rows // 16), dtype=torch.int32, device=self.device), persistent=False)
-        self._kernel = self._find_kernel() if self.device.type == "cuda" else None
+        self._kernel = self._quantize = None
+        if self.device.type == "cuda":
+            from infer_lab.kernels.quantize_rows import quantize_rows
+
+            self._kernel, self._quantize = self._find_kernel(), quantize_rows
 
     def _find_kernel(self) -> Callable[..., Tensor]:
         raise NotImplementedError
@@ -45,11 +49,12 @@ class RowScaledLinear(QuantizedLinear):
         self.weight_scale[start : start + len(q)].copy_(scale)
 
     def product(self, x: Tensor) -> Tensor:
-        q, scale = self.quantize_rows(x)
-        if self._kernel is not None:
+        if self._kernel is not None and self._quantize is not None:
+            q, scale = self._quantize(x, self.storage)
             # with more tokens than rows the kernel counts by tokens, for which there may be too few counters
             locks = self.locks if len(q) <= self.rows else None
             return self._kernel(q, scale, self.weight, self.weight_scale, out_dtype=x.dtype, locks=locks)
+        q, scale = self.quantize_rows(x)
         return scaled_rows(q, scale, self.weight, self.weight_scale).to(x.dtype)
 
     def dequantized(self) -> Tensor:
