@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from infer_lab import __version__, cli_chat, cli_generate
+from infer_lab import __version__, cli_bench, cli_chat, cli_generate
 from infer_lab.errors import InferLabError, UserError
 
 app = typer.Typer(
@@ -81,6 +81,7 @@ def _options(version: Version = False) -> None:
 
 app.command()(cli_generate.generate)
 app.command()(cli_chat.chat)
+app.add_typer(cli_bench.app, name="bench")
 
 
 @app.command()
