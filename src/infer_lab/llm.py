@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from infer_lab.engine.build import LoadedModel, load_model
+from infer_lab.engine.device_executor import give_back
 from infer_lab.engine.input_processor import Conversation, Prompt, as_params, as_priorities, as_prompts
 from infer_lab.engine.llm_engine import LLMEngine
 from infer_lab.engine.metrics import EngineMetrics
@@ -123,9 +124,7 @@ class LLM:
             self._closed = True
             del self.engine, self.kv_cache, self.loaded, self.llm_engine
             if self.device.type == "cuda":
-                import torch
-
-                torch.cuda.empty_cache()
+                give_back()
 
     def __enter__(self) -> LLM:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -60,6 +61,16 @@ def warm_up(executor: Any, name: str) -> None:
 
     executor.warm_up(steps)
     torch.cuda.synchronize()
+    # what is alive now stays: looking through a model's objects for garbage takes longer than many steps
+    gc.collect()
+    gc.freeze()
+
+
+def give_back() -> None:
+    """After an engine's last use: its memory, also where objects refer to each other."""
+    gc.unfreeze()
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def step_bytes(config: EngineConfig, shape: ModelConfig, model: LlamaModel, kv_dtype: torch.dtype, max_model_len: int) -> int:
