@@ -110,6 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     record = Record("perplexity", f"Perplexity, {shape.name}", device, sources=SOURCES, workload=workload)
     say(f"\n{len(token_ids)} tokens, {device}, {dtype}")
     say(f"{'scheme':<8} {'perplexity':>11} {'nats a token':>20} {'against float':>20}")
+    record.add_value("tokens", len(token_ids), "tok")
     perplexities: dict[str, float] = {}
     for name, nats in results.items():
         mean, error, change = float(nats.mean()), standard_error(nats), nats - plain
