@@ -38,7 +38,7 @@ Record = Annotated[bool, typer.Option("--record", help="Write a measurement reco
 Resume = Annotated[bool, typer.Option("--resume", help="Keep the rows that an earlier run with these settings has measured")]
 Quick = Annotated[bool, typer.Option("--quick", help="Tiny sizes, to see that it runs; the figures mean nothing")]
 Timeline = Annotated[bool, typer.Option("--timeline", help="Show, and record, where the time of a step goes, kernel by kernel")]
-Cases = Annotated[list[str] | None, typer.Option("--case", help="<batch>x<prompt tokens>, such as 32x2048; may be given several times")]
+Cases = Annotated[list[str] | None, typer.Option("--case", help="<batch>x<prompt>[x<output>], such as 32x2048; may be given several times")]
 Output = Annotated[int | None, typer.Option("--output", help="Tokens that each request generates")]
 
 
@@ -93,13 +93,12 @@ def latency(
     bench = _bench("latency", model, LARGE, device, dtype, settings, record, resume, quick)
     from infer_lab.bench import engine_measure
 
-    cases = _cases(bench, case, ("1x128", "8x128", "32x128", "1x2048", "32x2048"))
-    tokens = output or bench.by_size(128, 16, 4)
+    cases = _cases(bench, case, ("1x128", "8x128", "32x128", "1x2048", "32x2048"), output or bench.by_size(128, 16, 4))
 
     def row(name: str, llm: LLM, floor: Floor) -> Row:
-        return engine_measure.latency(llm, cases[name], tokens, floor, timeline=timeline)
+        return engine_measure.latency(llm, cases[name], floor, timeline=timeline)
 
-    bench.rows(list(cases), _sizes(cases, tokens, timeline), row)
+    bench.rows(list(cases), _sizes(cases, timeline), row)
     raise typer.Exit(bench.finish("Decode step"))
 
 
@@ -148,16 +147,18 @@ def quantization(
     bench = _bench("quantization", model, LARGE, device, dtype, settings, record, resume, quick)
     from infer_lab.bench import engine_measure
 
-    cases = _cases(bench, case, ("1x128", "16x128", "64x128"))
-    tokens = output or bench.by_size(64, 8, 4)
+    cases = _cases(bench, case, ("1x128", "16x128", "64x128"), output or bench.by_size(64, 8, 4))
     for one in scheme or ("none", *SCHEMES):
         packed = {"quantization": None if one == "none" else one, "quantization_cache": False}
 
         def row(name: str, llm: LLM, floor: Floor, one: str = one) -> Row:
-            found = engine_measure.latency(llm, cases[name.removeprefix(f"{one}-")], tokens, floor, timeline=timeline)
-            return replace(found, name=name, about={"weights": one, "GB_read": round(floor.weights / 1e9, 2), **found.about})
+            found = engine_measure.latency(llm, cases[name.removeprefix(f"{one}-")], floor, timeline=timeline)
+            assert found.timed is not None
+            timed = replace(found.timed, shape=f"{one}, {found.timed.shape}")
+            about = {"weights": one, "GB_read": round(floor.weights / 1e9, 2), **found.about}
+            return replace(found, name=name, about=about, timed=timed)
 
-        bench.rows([f"{one}-{name}" for name in cases], _sizes(cases, tokens, timeline) | packed, row, optional=True)
+        bench.rows([f"{one}-{name}" for name in cases], _sizes(cases, timeline) | packed, row, optional=True)
     raise typer.Exit(bench.finish("Decode step by quantization"))
 
 
@@ -206,15 +207,15 @@ def _bench(
     return EngineBench(command, model, on_gpu, device, dtype, settings or (), record, resume, quick)
 
 
-def _cases(bench: EngineBench, given: list[str] | None, on_gpu: tuple[str, ...]) -> Mapping[str, Case]:
+def _cases(bench: EngineBench, given: list[str] | None, on_gpu: tuple[str, ...], output: int) -> Mapping[str, Case]:
     """By the names of their rows."""
     from infer_lab.bench.engine_work import Case
 
-    wanted = [Case.parse(text) for text in given or bench.by_size(on_gpu, ("1x32", "4x32"), ("1x8", "2x8"))]
+    wanted = [Case.parse(text, output) for text in given or bench.by_size(on_gpu, ("1x32", "4x32"), ("1x8", "2x8"))]
     return {case.name: case for case in wanted}
 
 
-def _sizes(cases: Mapping[str, Case], tokens: int, timeline: bool) -> dict[str, Any]:
+def _sizes(cases: Mapping[str, Case], timeline: bool) -> dict[str, Any]:
     """Options of the engine that every case fits in."""
-    longest = max(case.prompt for case in cases.values()) + tokens + (SPARE if timeline else 0)
+    longest = max(case.prompt + case.output for case in cases.values()) + (SPARE if timeline else 0)
     return {"max_num_seqs": max(case.batch for case in cases.values()), "max_model_len": longest, "enable_prefix_caching": False}

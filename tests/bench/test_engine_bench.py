@@ -11,8 +11,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from infer_lab.bench.engine_measure import full_batch_gaps
-from infer_lab.bench.engine_rows import Figure, Row, Rows, table
+from infer_lab.bench.engine_rows import Figure, Peer, Row, Rows, Timed, fill, table
 from infer_lab.bench.engine_work import Case, Floor, Job, mixed, uniform
+from infer_lab.bench.record import Record
 from infer_lab.bench.timeline import kind_of, our_kernels
 from infer_lab.calculator import decode_step_floor, prefill_floor
 from infer_lab.cli import app
@@ -24,6 +25,7 @@ from infer_lab.presets import preset
 from tests.engine.tiny_model import write_tiny_model
 from tests.gpu.dense_reference import DenseReference
 
+ROOT = Path(__file__).parents[2]
 MODEL, BANDWIDTH, PEAK = preset("qwen3-0.6b"), 4.27e12, 685e12
 
 
@@ -37,16 +39,18 @@ def test_the_workload_is_the_published_one(floor: Floor) -> None:
     assert (len(job.prompts), job.num_prompt_tokens, job.num_output_tokens, max(job.outputs)) == (256, 142_827, 133_966, 1024)
     assert min(map(len, job.prompts)) >= 100 and max(map(max, job.prompts)) <= 10_000 and job.temperature == 0.6
     # 3.54 s is what the published floor says, with the bandwidth of a copy
-    assert floor.job_decode_s(job) == pytest.approx(3.54, abs=0.01)
-    assert floor.job_prefill_s(job) == pytest.approx(sum(floor.prefill_s(len(p)) for p in job.prompts), rel=0.3)
+    assert floor.seconds(floor.decode_all(job)) == pytest.approx(3.54, abs=0.01)
+    assert floor.prefill_all(job).flops == pytest.approx(sum(floor.prefill(len(p)).flops for p in job.prompts))
 
 
 def test_floors_are_the_calculators(floor: Floor) -> None:
     card, limits = gpu("h200-141gb"), {"bandwidth": BANDWIDTH, "peak": PEAK}
     for batch, context in ((1, 128), (32, 2048), (256, 1000)):
-        assert floor.decode_s([context] * batch) == pytest.approx(decode_step_floor(card, MODEL, batch, context, **limits).base)
+        assert floor.seconds(floor.decode([context] * batch)) == pytest.approx(
+            decode_step_floor(card, MODEL, batch, context, **limits).base
+        )
     for tokens in (16, 4096):
-        assert floor.prefill_s(tokens) == pytest.approx(prefill_floor(card, MODEL, tokens, **limits).base)
+        assert floor.seconds(floor.prefill(tokens)) == pytest.approx(prefill_floor(card, MODEL, tokens, **limits).base)
 
 
 def test_packed_weights_lower_the_floor_by_what_they_save(floor: Floor) -> None:
@@ -56,10 +60,11 @@ def test_packed_weights_lower_the_floor_by_what_they_save(floor: Floor) -> None:
 
 
 def test_a_case_says_what_it_wants() -> None:
-    assert Case.parse("32x2048") == Case(32, 2048) and Case(32, 2048).name == "b32-p2048"
-    for wrong in ("32", "x5", "0x5", "3x-1", "axb"):
+    assert Case.parse("32x2048", 7) == Case(32, 2048, 7) and Case.parse("32x2048x128", 7) == Case(32, 2048, 128)
+    assert Case(32, 2048, 7).name == "b32-p2048"
+    for wrong in ("32", "x5", "0x5", "3x-1", "axb", "1x2x3x4"):
         with pytest.raises(UserError, match="32x2048"):
-            Case.parse(wrong)
+            Case.parse(wrong, 7)
 
 
 def answer(ttft: float, gaps: tuple[float, ...]) -> RequestOutput:
@@ -81,12 +86,30 @@ def test_a_share_is_of_speed_whichever_way_the_figure_runs() -> None:
 
 
 def test_rows_are_kept_and_not_measured_again(tmp_path: Path) -> None:
-    row = Row("a", {"batch": 1}, {"step": Figure([1.0, 2.0], "ms", 0.5)}, [["attention", "kernel", 3.0, 1.0]])
+    row = Row(
+        "a", {"batch": 1}, {"step": Figure([1.0, 2.0], "ms", 0.5)}, Timed("step", "batch 1", 2.0, 3.0), [["attention", "kernel", 3.0, 1.0]]
+    )
     file = tmp_path / "rows.jsonl"
     Rows(file).get("a", lambda: row)
     again = Rows(file, resume=True).get("a", lambda: pytest.fail("measured twice"))
     assert again == row
     assert "a" not in Rows(file)  # without `resume`, from the start
+
+
+def test_a_peer_stands_beside_the_same_work_only() -> None:
+    peer = Peer.of(ROOT, "h200", "llama-3-8b")
+    assert peer is not None and Peer.of(ROOT, "h200", "qwen3-4b") is None and Peer.of(ROOT, "h100", "llama-3-8b") is None
+
+    def row(output: int) -> Row:
+        return Row("b1-p128", {"output": output}, {"mean": Figure([5.0], "ms", 3.5)}, Timed("mean", "batch 1", 1.5e10, 1e9))
+
+    theirs = peer.figure(row(256))
+    assert theirs is not None and theirs.median == 4.8965 and "2026-11-29" in theirs.note
+    assert peer.figure(row(128)) is None
+    record = Record("engine-latency", "Decode step", "cpu", root=ROOT)
+    fill(record, "Decode step", [row(256)], peer)
+    assert record.cases["b1-p128"]["peers"] == {"vLLM 0.26.0 (2026-11-29)": "peer-b1-p128-mean"}
+    assert record.cases["b1-p128"]["floor_us"] == 3500 and record.values["b1-p128-mean-share"]["value"] == 70
 
 
 def test_a_table_shows_the_share_and_what_all_rows_have_in_common(capsys: pytest.CaptureFixture[str]) -> None:

@@ -134,7 +134,8 @@ class EngineBench:
             workload={"model": self.name, "quick": self.quick, **self.workload, **self._engine},
             command=shlex.join(["infer-lab", *sys.argv[1:]]),
         )  # fmt: skip
-        engine_rows.fill(record, [limit, *self.shown])
+        peer = engine_rows.Peer.of(root, record.environment.slug, self.shape.name)
+        engine_rows.fill(record, title, [limit, *self.shown], peer)
         return str(record.write())
 
 

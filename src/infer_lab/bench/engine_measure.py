@@ -8,11 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from infer_lab.bench.engine_rows import Figure, Row
+from infer_lab.bench.engine_rows import Figure, Row, Timed
 from infer_lab.bench.engine_work import Case, Floor, Job, uniform
 from infer_lab.bench.limits import LimitSizes, matmul, read_stream
 from infer_lab.bench.timeline import decode_timeline
@@ -86,40 +85,43 @@ def throughput(llm: LLM, job: Job, floor: Floor, *, runs: int, patience_s: float
             first_tokens += [output.metrics.ttft_s for output in outputs]
             preemptions += sum(output.metrics.num_preemptions for output in outputs)
             say(f"run {len(times)}: {seconds:.2f} s, {job.num_output_tokens / seconds:,.0f} output tok/s")
-    prefill, decode = floor.job_prefill_s(job), floor.job_decode_s(job)
+    prefill, decode = floor.prefill_all(job), floor.decode_all(job)
+    shortest = floor.seconds(prefill) + floor.seconds(decode)
     about = {
         "requests": len(job.prompts), "prompt_tokens": job.num_prompt_tokens, "output_tokens": job.num_output_tokens,
-        "runs": len(times), "compiled_meanwhile": len(compiled), "preemptions": preemptions,
-        **settings_of(llm),
+        "runs": len(times), "compiled_meanwhile": len(compiled), "preemptions": preemptions, **settings_of(llm),
     }  # fmt: skip
     how = "every prompt's operations at the measured peak, then every read of decoding at the measured bandwidth"
     figures = {
-        "output": Figure([job.num_output_tokens / s for s in times], "tok/s", job.num_output_tokens / (prefill + decode), how),
+        "output": Figure([job.num_output_tokens / s for s in times], "tok/s", job.num_output_tokens / shortest, how),
         "total": Figure([(job.num_output_tokens + job.num_prompt_tokens) / s for s in times], "tok/s"),
-        "wall": Figure(times, "s", prefill + decode),
+        "wall": Figure(times, "s", shortest),
         "first-token": Figure(first_tokens, "s", note="arrival to first token, all requests arriving together"),
-        "decode-floor": Figure([decode], "s", note="of the wall time: what decoding reads"),
-        "prefill-floor": Figure([prefill], "s", note="of the wall time: what the prompts compute"),
+        "decode-floor": Figure([floor.seconds(decode)], "s", note="of the wall time: what decoding reads"),
+        "prefill-floor": Figure([floor.seconds(prefill)], "s", note="of the wall time: what the prompts compute"),
     }
-    return Row(f"r{len(job.prompts)}", about, figures, decode_timeline(llm, job) if timeline else ())
+    work, steps = prefill + decode, decode_timeline(llm, job) if timeline else ()
+    timed = Timed("wall", f"{len(job.prompts)} requests at once", work.nbytes, work.flops)
+    return Row(f"r{len(job.prompts)}", about, figures, timed, steps)
 
 
-def latency(llm: LLM, case: Case, output: int, floor: Floor, *, timeline: bool = False) -> Row:
-    """Time of a decode step with the whole batch in it, while `output` tokens follow the prompts."""
+def latency(llm: LLM, case: Case, floor: Floor, *, timeline: bool = False) -> Row:
+    """Time of a decode step with the whole batch in it."""
     vocab = llm.model_config.vocab_size
-    run(llm, uniform(vocab, case.batch, min(case.prompt, 16), min(output, 8), seed=1))
-    job = uniform(vocab, case.batch, case.prompt, output)
+    run(llm, uniform(vocab, case.batch, min(case.prompt, 16), min(case.output, 8), seed=1))
+    job = uniform(vocab, case.batch, case.prompt, case.output)
     _, outputs = run(llm, job)
     gaps, first = full_batch_gaps(outputs)
-    contexts = case.prompt + first + len(gaps) / 2
+    work = floor.decode([round(case.prompt + first + len(gaps) / 2)] * case.batch)
     figures = {
-        "step": Figure([1e3 * gap for gap in gaps], "ms", 1e3 * floor.decode_s([round(contexts)] * case.batch), "of one decode step"),
+        "step": Figure([1e3 * gap for gap in gaps], "ms", 1e3 * floor.seconds(work), "of one decode step"),
+        "mean": Figure([1e3 * sum(gaps) / len(gaps)], "ms", 1e3 * floor.seconds(work), "all these steps together, by their number"),
         "rate": Figure([case.batch / gap for gap in gaps], "tok/s", note="output tokens a second while all decode"),
         "first-token": Figure([1e3 * out.metrics.ttft_s for out in outputs], "ms", note="arrival to first token"),
     }
-    about = {"batch": case.batch, "prompt": case.prompt, "output": output, **settings_of(llm)}
-    steps = decode_timeline(llm, replace(job, outputs=(llm.max_model_len,) * case.batch)) if timeline else ()
-    return Row(case.name, about, figures, steps)
+    about = {"batch": case.batch, "prompt": case.prompt, "output": case.output, **settings_of(llm)}
+    timed = Timed("mean", f"batch {case.batch}, prompt {case.prompt:,}", work.nbytes, work.flops)
+    return Row(case.name, about, figures, timed, decode_timeline(llm, job) if timeline else ())
 
 
 def full_batch_gaps(outputs: Sequence[RequestOutput]) -> tuple[list[float], int]:
@@ -143,12 +145,14 @@ def prefill(llm: LLM, tokens: int, floor: Floor, *, repeats: int) -> Row:
     for seed in range(repeats + 1):
         _, outputs = run(llm, uniform(vocab, 1, tokens, 1, seed=seed))
         times.append(outputs[0].metrics.ttft_s)
-    kept = times[1:]
+    kept, work = times[1:], floor.prefill(tokens)
     figures = {
-        "first-token": Figure([1e3 * s for s in kept], "ms", 1e3 * floor.prefill_s(tokens), "arrival to first token"),
+        "first-token": Figure([1e3 * s for s in kept], "ms", 1e3 * floor.seconds(work), "arrival to first token"),
         "rate": Figure([tokens / s for s in kept], "tok/s", note="prompt tokens a second"),
     }
-    return Row(f"p{tokens}", {"prompt": tokens, **settings_of(llm)}, figures)
+    return Row(
+        f"p{tokens}", {"prompt": tokens, **settings_of(llm)}, figures, Timed("first-token", f"prompt {tokens:,}", work.nbytes, work.flops)
+    )
 
 
 @contextmanager

@@ -49,18 +49,30 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Timed:
+    """Which figure is the time of what work, for a comparison with the machine and with peers. nbytes, flops: the fewest it needs."""
+
+    figure: str
+    shape: str
+    nbytes: float
+    flops: float
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
-    """One case. about: what was run. figures: by name, the one that matters first. nbytes, flops: the fewest, of the first figure's work
-    (0: not said). timeline: [what ran, microseconds, launches] of one step, the longest first."""
+    """One case. about: what was run. figures: by name, the one that matters first. timeline: [kind, what ran, microseconds, launches] of
+    one step, the longest first."""
 
     name: str
     about: Mapping[str, Any]
     figures: Mapping[str, Figure]
+    timed: Timed | None = None
     timeline: Sequence[Sequence[Any]] = field(default=())
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Row:
-        return cls(**{**data, "figures": {name: Figure(**figure) for name, figure in data["figures"].items()}})
+        figures = {name: Figure(**figure) for name, figure in data["figures"].items()}
+        return cls(**{**data, "figures": figures, "timed": data["timed"] and Timed(**data["timed"])})
 
 
 class Rows:
@@ -134,8 +146,34 @@ def timeline_table(row: Row, most: int = 24) -> Table:
     return shown
 
 
-def fill(record: Record, rows: Sequence[Row]) -> None:
-    """Values `<row>-<figure>` with their bounds as predictions; what a timeline holds, summed by kind, beside the whole list."""
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another engine's figures on a machine of this kind, measured on a day of their own: `benchmarks/vllm_h200.json` says how."""
+
+    who: str
+    date: str
+    rows: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, root: Path, device: str, model: str) -> Peer | None:
+        """What is known of this model on this device."""
+        path = root / "benchmarks" / f"vllm_{device}.json"
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"rows": {}}
+        return cls(data["who"], data["date"], data["rows"][model]) if model in data["rows"] else None
+
+    def figure(self, row: Row) -> Figure | None:
+        """Its figure for the same work, if it did the same."""
+        known = self.rows.get(row.name)
+        if known is None or row.timed is None or known["figure"] != row.timed.figure:
+            return None
+        if any(row.about.get(name) != known[name] for name in ("output", "output_tokens") if name in known):
+            return None
+        return Figure(known["samples"], known["unit"], note=f"{self.who}, measured on {self.date}, in a run of its own")
+
+
+def fill(record: Record, operation: str, rows: Sequence[Row], peer: Peer | None = None) -> None:
+    """Values `<row>-<figure>` with their bounds as predictions, and cases beside the floor and a peer; what a timeline holds, summed by
+    kind, beside the whole list."""
     for row in rows:
         for name, figure in row.figures.items():
             value = f"{row.name}-{name}"
@@ -143,12 +181,22 @@ def fill(record: Record, rows: Sequence[Row]) -> None:
             if figure.bound is not None:
                 record.values[value]["predicted"] = float(f"{figure.bound:.6g}")
                 record.add_value(f"{value}-share", (figure.share or 0.0) * 100, "%", note="of the floor's speed")
+        if row.timed is not None:
+            peers: dict[str, str] = {}
+            if peer is not None and (theirs := peer.figure(row)) is not None:
+                peers[f"{peer.who} ({peer.date})"] = f"peer-{row.name}-{row.timed.figure}"
+                record.add_samples(f"peer-{row.name}-{row.timed.figure}", theirs.samples, theirs.unit, note=theirs.note)
+            floor = Quantity(row.figures[row.timed.figure].bound or 0.0, row.figures[row.timed.figure].unit)
+            record.add_case(
+                row.name, operation, row.timed.shape, nbytes=row.timed.nbytes, flops=row.timed.flops, floor=floor,
+                ours=f"{row.name}-{row.timed.figure}", peers=peers,
+            )  # fmt: skip
         kinds: dict[str, float] = {}
         for kind, _, us, _ in row.timeline:
             kinds[kind] = kinds.get(kind, 0.0) + us
         for kind, us in kinds.items():
             record.add_value(f"{row.name}-time-{sanitize(kind)}", us, "us", note=f"of one step: {kind}")
-    record.workload["cases"] = {row.name: dict(row.about) for row in rows}
+    record.workload["rows"] = {row.name: dict(row.about) for row in rows}
     timelines = {row.name: [list(entry) for entry in row.timeline] for row in rows if row.timeline}
     if timelines:
         record.workload["timeline"] = timelines

@@ -55,22 +55,34 @@ def uniform(vocab_size: int, batch: int, prompt: int, output: int, seed: int = 0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A point of the latency table: so many requests decode together, each after a prompt of so many tokens."""
+    """A point of the latency table: so many requests decode together, each `output` tokens after a prompt of so many."""
 
     batch: int
     prompt: int
+    output: int
 
     @classmethod
-    def parse(cls, text: str) -> Case:
-        """ "32x2048"; UserError for anything else."""
-        batch, _, prompt = text.lower().partition("x")
-        if not (batch.isdecimal() and prompt.isdecimal() and int(batch) and int(prompt)):
-            raise UserError(f"a case is <batch>x<prompt tokens>, such as 32x2048; got {text!r}")
-        return cls(int(batch), int(prompt))
+    def parse(cls, text: str, output: int) -> Case:
+        """ "32x2048", or "32x2048x128" with an output of its own; UserError for anything else."""
+        words = text.lower().split("x")
+        if len(words) not in (2, 3) or not all(word.isdecimal() and int(word) for word in words):
+            raise UserError(f"a case is <batch>x<prompt tokens>, such as 32x2048, or <batch>x<prompt>x<output>; got {text!r}")
+        return cls(int(words[0]), int(words[1]), int(words[2]) if len(words) == 3 else output)
 
     @property
     def name(self) -> str:
         return f"b{self.batch}-p{self.prompt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The fewest bytes and operations that something needs."""
+
+    nbytes: float
+    flops: float
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.nbytes + other.nbytes, self.flops + other.flops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +104,24 @@ class Floor:
             weights -= float(parameters(model).base) * itemsize - packed
         return cls(model, bandwidth, peak * (2 if doubled else 1), weights, kv)
 
-    def decode_s(self, contexts: Sequence[int]) -> float:
-        """Seconds of a step that reads so many cached tokens for each of its requests."""
-        reads = (self.weights + sum(contexts) * self.kv) / self.bandwidth
-        return max(reads, sum(float(decode_flops(self.model, 1, context).base) for context in contexts) / self.peak)
+    def decode(self, contexts: Sequence[int]) -> Work:
+        """One step that reads so many cached tokens for each of its requests."""
+        flops = sum(float(decode_flops(self.model, 1, context).base) for context in contexts)
+        return Work(self.weights + sum(contexts) * self.kv, flops)
 
-    def prefill_s(self, tokens: int) -> float:
-        moves = (self.weights + tokens * self.kv) / self.bandwidth
-        return max(moves, float(prefill_flops(self.model, tokens).base) / self.peak)
+    def prefill(self, tokens: int) -> Work:
+        """One prompt."""
+        return Work(self.weights + tokens * self.kv, float(prefill_flops(self.model, tokens).base))
 
-    def job_decode_s(self, job: Job) -> float:
-        """Seconds to read what decoding the whole job must read, with every request in the batch from the first step on: the weights
-        as often as the longest output has tokens, and each cached token whenever its request attends to it."""
+    def decode_all(self, job: Job) -> Work:
+        """All that decoding reads, with every request in the batch from the first step on: the weights as often as the longest output has
+        tokens, and each cached token whenever its request attends to it. (Its operations are dust beside that.)"""
         reads = sum(len(prompt) * n + n * (n - 1) // 2 for prompt, n in zip(job.prompts, job.outputs, strict=True))
-        return (self.weights * max(job.outputs) + self.kv * reads) / self.bandwidth
+        return Work(self.weights * max(job.outputs) + self.kv * reads, 0.0)
 
-    def job_prefill_s(self, job: Job) -> float:
-        """Seconds of operations to compute the prompts."""
-        return sum(float(prefill_flops(self.model, len(prompt)).base) for prompt in job.prompts) / self.peak
+    def prefill_all(self, job: Job) -> Work:
+        """What the prompts compute; their bytes are shared by as many as fit a step."""
+        return Work(0.0, sum(float(prefill_flops(self.model, len(prompt)).base) for prompt in job.prompts))
+
+    def seconds(self, work: Work) -> float:
+        return max(work.nbytes / self.bandwidth, work.flops / self.peak)
