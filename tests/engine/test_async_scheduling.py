@@ -120,24 +120,23 @@ def test_an_abort_in_the_middle_leaves_nothing_behind(tiny_folder: Path) -> None
         _is_empty(llm)
 
 
-def test_a_step_that_fails_late_ends_what_was_under_way_and_no_more(tiny_folder: Path) -> None:
+def test_a_step_that_fails_late_ends_what_was_under_way_and_no_more(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _llm(tiny_folder, async_scheduling=True) as llm:
         greedy = SamplingParams(max_tokens=6, ignore_eos=True)
         expected = llm.generate([[1, 2, 3]], greedy)[0].token_ids
-        real, delayed = llm.engine.executor, Delayed(llm.engine.executor)
+        real, run, delayed = llm.engine.executor, llm.engine.executor.execute, Delayed(llm.engine.executor)
         steps = iter(range(3))
 
         def execute(plan: StepPlan) -> StepOutput:
             if next(steps, None) is None:
                 raise RuntimeError("the device is gone")
-            return real.execute(plan)
+            return run(plan)
 
-        delayed._executor = type("Broken", (), {"execute": staticmethod(execute), "reset": real.reset})()
+        monkeypatch.setattr(real, "execute", execute)
         llm.engine.executor = delayed
         with pytest.raises(EngineError, match="the device is gone"):
             llm.generate([[1, 2, 3]], greedy)
-        delayed.reset()
-        llm.engine.executor = real
+        monkeypatch.undo()
         assert llm.generate([[1, 2, 3]], greedy)[0].token_ids == expected
         _is_empty(llm)
 

@@ -132,6 +132,7 @@ def test_preempted_and_resumed_in_a_small_pool(preemption: str) -> None:
     swap = {"preemption": "swap", "num_host_kv_blocks": 30} if preemption == "swap" else {}
     llm = _llm(num_kv_blocks=12, admission="chunk", **swap)
     _same(llm, _greedy(9, 6, 9, 6, presence_penalty=0.3), async_scheduling=True)
+    assert sum(record.num_preempted for record in llm.engine.scheduler.step_records) > 0
 
 
 def test_draws_depend_on_seed_and_position_alone() -> None:

@@ -14,6 +14,7 @@ launched kernel by kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 import numpy as np
 import torch
@@ -181,7 +182,7 @@ class KernelExecutor:
         ends = np.cumsum(counts)
         total, requests = int(ends[-1]), len(rows)
         most = _FEW_REQUESTS if requests <= _FEW_REQUESTS < self._max_num_seqs else self._max_num_seqs
-        flat = np.fromiter((token for chunk in tokens for token in chunk), np.int64, total)
+        flat = np.fromiter(chain.from_iterable(tokens), np.int64, total)
         positions = np.repeat(start - (ends - counts), counts) + np.arange(total)
         row_of = np.repeat(rows, counts)
         unknown = np.flatnonzero(flat == PLACEHOLDER)
