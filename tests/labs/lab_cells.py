@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import matplotlib
+import matplotlib.pyplot
 import nbformat
 import pytest
 import torch
@@ -25,6 +25,7 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch, records: Path) -> Iterator[None
     monkeypatch.setenv("INFER_LAB_DEVICE", "cpu")
     monkeypatch.setenv("INFER_LAB_MEASUREMENTS", str(records))
     yield
+    matplotlib.pyplot.close("all")
     torch.set_num_threads(threads)
 
 
