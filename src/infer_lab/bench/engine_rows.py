@@ -22,7 +22,7 @@ from infer_lab.units import Quantity
 
 SOURCES = (
     "src/infer_lab/bench/engine_*.py", "src/infer_lab/bench/limits.py", "src/infer_lab/engine/engine_core.py",
-    "src/infer_lab/layers/*.py", "src/infer_lab/models/llama.py", "src/infer_lab/worker/*.py",
+    "src/infer_lab/layers/*.py", "src/infer_lab/models/fused.py", "src/infer_lab/models/llama.py", "src/infer_lab/worker/*.py",
 )  # fmt: skip
 """Whose change makes a record of the engine out of date."""
 

@@ -59,10 +59,11 @@ def warm_up(executor: Any, name: str) -> None:
     def steps(sizes: Iterable[int]) -> Iterable[int]:
         return track(list(sizes), f"Warming up {name}", console=Console(stderr=True), transient=True, disable=not watched)
 
+    # what is alive now stays: looking through it for garbage takes longer than many steps, and every capture does so
+    gc.collect()
+    gc.freeze()
     executor.warm_up(steps)
     torch.cuda.synchronize()
-    # what is alive now stays: looking through a model's objects for garbage takes longer than many steps
-    gc.collect()
     gc.freeze()
 
 
