@@ -70,6 +70,12 @@ def by_operation(rows: Sequence[Compared]) -> list[tuple[str, list[Compared]]]:
     return [(operation, [row for row in rows if row.operation == operation]) for operation in dict.fromkeys(row.operation for row in rows)]
 
 
+def shown_time(us: float) -> str:
+    """In the unit that a kernel's time, a step's or a whole run's reads well in."""
+    unit = "us" if us < 1e4 else "ms" if us < 1e7 else "s"
+    return Quantity(us, "us").to(unit).format()
+
+
 def _us(record: Measurement, name: str) -> float:
     value = record.values[name]
     return float(Quantity(value.value, value.unit).to("us").value)
@@ -104,9 +110,9 @@ def _shares(rows: Sequence[Compared], title: str, key: str, narrow: bool) -> str
                 f'<text class="il-tick" x="{0 if narrow else 12}" y="{middle - 14 if narrow else middle + 4:g}">{escape(row.shape)}</text>'
             )
             for rival in row.rivals:
-                said = f"{rival.label}: {rival.us:.4g} µs, {row.floor_us / rival.us:.0%} of the floor's speed"
+                said = f"{rival.label}: {shown_time(rival.us)}, {row.floor_us / rival.us:.0%} of the floor's speed"
                 parts.append(_mark("peer", at(row.floor_us / rival.us), middle, labels.index(rival.label), said))
-            parts.append(_mark("measured", at(row.share), middle, -1, f"ours: {row.us:.4g} µs, {row.share:.0%} of the floor's speed"))
+            parts.append(_mark("measured", at(row.share), middle, -1, f"ours: {shown_time(row.us)}, {row.share:.0%} of the floor's speed"))
             y += row_height
     ticks = "".join(
         f'<line class="il-{"axis" if step == 1 else "grid"}" x1="{at(step):.1f}" x2="{at(step):.1f}" y1="{top:g}" y2="{y + 4:g}"/>'

@@ -18,13 +18,12 @@ from infer_course.figure import data_table, html_of
 from infer_course.measure import find_record
 from infer_course.nodes import Measurement
 from infer_course.plot import Plot
-from infer_course.sphinx_ext.compared import Compared, by_operation, compared, shares_html
+from infer_course.sphinx_ext.compared import Compared, by_operation, compared, shares_html, shown_time
 from infer_course.sphinx_ext.course import Course, of
 from infer_course.sphinx_ext.docnodes import element, from_graph, raw
 from infer_course.sphinx_ext.records import plot_of
 from infer_course.sphinx_ext.roofline import roofline, roofline_html
 from infer_lab.errors import UserError
-from infer_lab.units import Quantity
 
 
 def _scale(argument: str) -> bool:
@@ -108,7 +107,7 @@ def _figure(picture: str, key: str, see: list[Node], records: list[str], table: 
 
 
 def _table(course: Course, title: str, groups: list[tuple[str, list[Compared]]]) -> str:
-    return course.render("compared", title=title, groups=groups, us=lambda value: Quantity(value, "us").format())
+    return course.render("compared", title=title, groups=groups, us=shown_time)
 
 
 class MeasuredPeers(SphinxDirective):
