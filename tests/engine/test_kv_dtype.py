@@ -54,7 +54,7 @@ def test_what_is_read_is_near_what_was_written_at_any_magnitude(dtype: torch.dty
 
 
 @pytest.mark.parametrize("dtype", EIGHT_BITS, ids=str)
-def test_a_head_of_zeros_stays_zero_and_the_largest_value_is_exact(dtype: torch.dtype) -> None:
+def test_casebook_21_a_head_of_zeros_stays_zero_and_the_largest_value_is_exact(dtype: torch.dtype) -> None:
     layer = cache_of(dtype).layers[0]
     x = torch.zeros(2, 3, 64)
     x[1, 2, 5] = -0.75

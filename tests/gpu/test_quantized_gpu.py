@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from infer_lab import LLM, SamplingParams
+from infer_lab.engine.build import load_model
+from infer_lab.engine_config import EngineConfig
 from infer_lab.kernels.pack import QuantizedWeight
 from infer_lab.models.smollm2_file import cached_path, is_intact
 from infer_lab.quant.linear import QuantizedLinear
@@ -75,6 +77,16 @@ def test_rows_of_a_gguf_file_on_the_gpu_equal_the_reference(
 
     expected, found = both(make, x, device)
     assert_near(found, expected, 8e-3 if dtype == torch.bfloat16 else 2e-3)
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_bytes_on_the_device_are_the_calculators(device: torch.device, name: str) -> None:
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated(device)
+    loaded = load_model(EngineConfig("dummy:qwen3-0.6b", device="cuda", quantization=name, quantization_cache=False, seed=1))
+    assert loaded.scheme is not None
+    wanted = loaded.scheme.weight_bytes(loaded.config, loaded.dtype.itemsize)
+    assert torch.cuda.memory_allocated(device) - before == pytest.approx(wanted, rel=0.03)
 
 
 @pytest.mark.skipif(not is_intact(cached_path()), reason="SmolLM2's file is not in the cache")

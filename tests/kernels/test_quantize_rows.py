@@ -33,7 +33,7 @@ def test_rows_equal_plain_torch(device: torch.device, dtype: torch.dtype, to: to
 
 
 @pytest.mark.parametrize("to", list(PLAIN), ids=str)
-def test_zeros_stay_zeros_and_no_row_is_no_work(device: torch.device, dtype: torch.dtype, to: torch.dtype) -> None:
+def test_casebook_21_zeros_stay_zeros_and_no_row_is_no_work(device: torch.device, dtype: torch.dtype, to: torch.dtype) -> None:
     q, scale = quantize_rows(torch.zeros(2, 40, dtype=dtype, device=device), to)
     assert not q.float().any() and scale.tolist() == [1.0, 1.0]
     assert quantize_rows(torch.zeros(0, 40, dtype=dtype, device=device), to)[0].shape == (0, 40)
