@@ -12,6 +12,7 @@ JSON document; exit code 1 if a job failed.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,17 +28,18 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 SMALL, LARGE = "dummy:qwen3-0.6b", "dummy:llama-3-8b"
 SCHEMES = ("w4a16", "w8a16", "fp8", "int8")
-TESTS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "gpu").glob("test_engine_*.py"))
+TESTS = sorted((ROOT / "tests" / "gpu").glob("test_engine_*.py"))
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """command: arguments of Python. bench: it is an `infer-lab bench`, and takes --record, --resume and --quick. limit_s: seconds."""
+    """command: arguments of Python. limit_s: seconds. check: it times nothing, so it may run beside the checks next to it; the others are
+    each an `infer-lab bench` and have the machine for themselves."""
 
     name: str
     command: tuple[str, ...]
     limit_s: float
-    bench: bool = True
+    check: bool = False
 
 
 def bench(name: str, limit_s: float, *arguments: str) -> Job:
@@ -49,11 +52,11 @@ def cases(*names: str) -> tuple[str, ...]:
 
 # The most wanted first: what the budget cuts off is at the end.
 ON_GPU = (
-    bench("throughput", 110, "throughput", "--model", SMALL, "--timeline"),
+    bench("throughput", 170, "throughput", "--model", SMALL, "--patience", "25", "--timeline"),
     bench("latency-large", 90, "latency", "--model", LARGE, *cases("1x128x256", "32x2048x128"), "--timeline"),
     bench("latency-small", 60, "latency", "--model", SMALL, *cases("1x128x256", "32x1024x128", "256x512x128"), "--timeline"),
-    Job("tests", ("-m", "pytest", "-s", "-p", "no:cacheprovider", *TESTS), 90, bench=False),
-    Job("soak", ("benchmarks/soak.py",), 90, bench=False),
+    *(Job(path.stem, ("-m", "pytest", "-s", "-p", "no:cacheprovider", str(path)), 120, check=True) for path in TESTS),
+    Job("soak", ("benchmarks/soak.py",), 120, check=True),
     *(bench(f"quantization-{name}", 60, "quantization", "--scheme", name) for name in ("none", *SCHEMES)),
     bench("quantization", 30, "quantization"),  # all of them, from the rows that are there
     bench("prefill", 50, "prefill"),
@@ -61,9 +64,9 @@ ON_GPU = (
 ON_CPU = (
     bench("throughput", 120, "throughput", "--timeline"),
     bench("latency", 120, "latency", *cases("1x8", "2x8")),
-    Job("soak", ("benchmarks/soak.py",), 120, bench=False),
+    Job("soak", ("benchmarks/soak.py",), 120, check=True),
     *(bench(f"quantization-{name}", 60, "quantization", "--scheme", name, *cases("1x8")) for name in ("none", "w8a16")),
-    bench("quantization", 30, "quantization", "--scheme", "none", "--scheme", "w8a16", *cases("1x8")),
+    bench("quantization", 30, "quantization", *cases("1x8")),
     bench("prefill", 60, "prefill", "--length", "8"),
 )
 FROM_ROWS = "quantization"
@@ -113,10 +116,10 @@ def _last_document(text: str) -> dict[str, Any]:
 
 def flags_of(job: Job, options: argparse.Namespace, schemes: Sequence[str]) -> list[str]:
     """schemes: those whose rows are there, for the job that puts them together."""
-    if job.name == "tests":
+    if job.name.startswith("test_"):
         return []
     flags = ["--device", options.device, *(["--quick"] if options.quick else [])]
-    if not job.bench:
+    if job.check:
         return flags
     whole = job.name == FROM_ROWS
     if whole:
@@ -145,25 +148,28 @@ def main(argv: list[str] | None = None) -> int:
     options.logs.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     done: list[Done] = []
-    for job in jobs:
-        if options.only and job.name not in options.only:
-            continue
+    wanted = [job for job in jobs if not options.only or job.name in options.only]
+    for _, together in itertools.groupby(enumerate(wanted), lambda each: "checks" if each[1].check else each[0]):
         left = options.budget - (time.monotonic() - start)
-        if left < 5:
-            done.append(Done(job.name, "no time left", 0.0, {}))
-            continue
-        schemes = [one.name.removeprefix(FROM_ROWS + "-") for one in done if one.name.startswith(FROM_ROWS + "-") and one.state == "ok"]
-        if job.name == FROM_ROWS and not schemes:
-            done.append(Done(job.name, "no rows to put together", 0.0, {}))
-            continue
-        log = options.logs / f"{job.name}.log"
-        say(f"── {job.name}: python {' '.join(job.command)}")
-        done.append(run(job, flags_of(job, options, schemes), min(job.limit_s, left), log))
-        lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith(("{", "USDT"))]
-        say("\n".join(line[:200] for line in lines[-60:]))
-        say(f"── {job.name}: {done[-1].state} after {done[-1].seconds} s ({options.budget - (time.monotonic() - start):.0f} s left)")
+        measured = [one.name.removeprefix(FROM_ROWS + "-") for one in done if one.name.startswith(FROM_ROWS + "-") and one.state == "ok"]
+
+        def one(job: Job, left: float = left, schemes: list[str] = measured) -> Done:
+            if left < 5 or (job.name == FROM_ROWS and not schemes):
+                return Done(job.name, "no time left" if left < 5 else "no rows to put together", 0.0, {})
+            say(f"── {job.name}: python {' '.join(job.command)}")
+            found = run(job, flags_of(job, options, schemes), min(job.limit_s, left), options.logs / f"{job.name}.log")
+            report(found, options.logs / f"{job.name}.log", options.budget - (time.monotonic() - start))
+            return found
+
+        with ThreadPoolExecutor() as pool:
+            done += pool.map(one, [job for _, job in together])
     print(json.dumps({"seconds": round(time.monotonic() - start, 1), "jobs": {one.name: [one.state, one.last] for one in done}}))
     return 0 if all(one.state == "ok" for one in done) else 1
+
+
+def report(done: Done, log: Path, left: float) -> None:
+    lines = [line[:200] for line in log.read_text(errors="replace").splitlines() if not line.startswith(("{", "USDT"))]
+    say("\n".join([*lines[-60:], f"── {done.name}: {done.state} after {done.seconds} s ({left:.0f} s left)"]))
 
 
 def say(text: str) -> None:

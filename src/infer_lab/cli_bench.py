@@ -148,7 +148,7 @@ def quantization(
     from infer_lab.bench import engine_measure
 
     cases = _cases(bench, case, ("1x128", "16x128", "64x128"), output or bench.by_size(64, 8, 4))
-    for one in scheme or ("none", *SCHEMES):
+    for one in dict.fromkeys(scheme or ("none", *SCHEMES)):
         packed = {"quantization": None if one == "none" else one, "quantization_cache": False}
 
         def row(name: str, llm: LLM, floor: Floor, one: str = one) -> Row:

@@ -44,7 +44,10 @@ def test_parts_of_a_table_are_kept_and_recorded_with_the_whole(engine_all: Modul
     assert engine_all.flags_of(jobs["quantization-fp8"], options, []) == ["--device", "cuda", "--resume"]
     whole = engine_all.flags_of(jobs["quantization"], options, ["none", "fp8"])
     assert whole == ["--device", "cuda", "--scheme", "none", "--scheme", "fp8", "--record", "--resume"]
-    assert engine_all.flags_of(jobs["tests"], options, []) == [] and engine_all.flags_of(jobs["soak"], options, []) == ["--device", "cuda"]
+    assert engine_all.flags_of(jobs["test_engine_tokens"], options, []) == [] and engine_all.flags_of(jobs["soak"], options, []) == [
+        "--device",
+        "cuda",
+    ]
 
 
 def test_the_soak_ends_as_empty_as_it_began() -> None:

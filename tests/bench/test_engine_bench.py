@@ -29,6 +29,11 @@ ROOT = Path(__file__).parents[2]
 MODEL, BANDWIDTH, PEAK = preset("qwen3-0.6b"), 4.27e12, 685e12
 
 
+@pytest.fixture(autouse=True)
+def rows_of_this_test(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Rows, "place", lambda command, settings: tmp_path / f"{command}.jsonl")
+
+
 @pytest.fixture
 def floor() -> Floor:
     return Floor.of(MODEL, 2, 2 * 28 * 8 * 128 * 2, BANDWIDTH, PEAK, packed=None, doubled=False)
