@@ -9,7 +9,7 @@ from infer_course.frontmatter import Text
 from infer_course.markdown import Fence, Role, roles, scan
 
 _MEASURED_CALL = re.compile(r"""measured\(\s*["']([^"':]+):[^"']*["']\s*\)""")
-RECORD_DIRECTIVES = ("measured-figure", "measured-table", "measured-peers", "measured-roofline")
+RECORD_DIRECTIVES = ("measured-figure", "measured-table", "measured-peers", "measured-roofline", "measured-timeline")
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from infer_course.sphinx_ext import (
     sitemap,
     social,
     source,
+    timeline,
 )
 
 PLACES = (
@@ -74,6 +75,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         ("measured-table", measured.MeasuredTable),
         ("measured-peers", measured.MeasuredPeers),
         ("measured-roofline", measured.MeasuredRoofline),
+        ("measured-timeline", timeline.MeasuredTimeline),
         ("lab-code", included.LabCode),
         ("svg-figure", included.SvgFigure),
         ("scheduler-playground", playground.SchedulerPlayground),
