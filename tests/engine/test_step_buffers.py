@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from infer_lab.worker.decode_graphs import DecodeGraphs, bucket_sizes
 from infer_lab.worker.staging import Fields, StagingRing
+from infer_lab.worker.step_graphs import StepGraphs, StepShape, graph_shapes
 
 CPU = torch.device("cpu")
 
@@ -45,8 +45,8 @@ class LateEvent:
 def test_staging_memory_is_never_overwritten_before_it_was_copied(seed: int) -> None:
     rng, ring, sent = random.Random(seed), LateCopies(8), []
     for _ in range(50):
-        values = [rng.randrange(256) for _ in range(rng.randint(1, 8 + 3 * (rng.random() < 0.1)))]  # now and then it must grow
-        ring.acquire(len(values))[: len(values)] = values
+        values = [rng.randrange(256) for _ in range(rng.randint(1, 8))]
+        ring.acquire()[: len(values)] = values
         ring.send(len(values))
         sent.append(values)
         assert ring.landed == sent[: len(ring.landed)]
@@ -56,26 +56,16 @@ def test_staging_memory_is_never_overwritten_before_it_was_copied(seed: int) -> 
 
 
 def test_fields_arrive_by_name_where_a_graph_looks_for_them() -> None:
-    fields = Fields({"a": (torch.int64, [3]), "b": (torch.float32, [3, 2]), "c": (torch.int32, [1])}, CPU)
+    fields = Fields({"a": (torch.int64, [3]), "b": (torch.float32, [3, 2]), "c": (torch.int32, [2, 2])}, CPU)
     addresses = {name: tensor.data_ptr() for name, tensor in fields.on_device.items()}
     for step in range(5):
         host = fields.acquire()
         host["a"][:], host["b"][:], host["c"][:] = (1, 2, step), [[step, 2], [3, 4], [5, 6]], 7 + step
-        fields.send()
+        fields.send(1)
         assert fields.on_device["a"].tolist() == [1, 2, step]
         assert fields.on_device["b"].tolist() == [[step, 2], [3, 4], [5, 6]]
-        assert fields.on_device["c"].tolist() == [7 + step]
+        assert fields.on_device["c"].tolist() == [[7 + step] * 2, [0, 0]], "of the last no more than was asked for"
     assert addresses == {name: tensor.data_ptr() for name, tensor in fields.on_device.items()}
-
-
-@pytest.mark.parametrize("most", [*range(1, 70), 100, 255, 256, 257, 300, 1000, 1024])
-def test_every_batch_that_may_run_has_a_graph(most: int) -> None:
-    sizes = bucket_sizes(most)
-    assert sizes == sorted(set(sizes)) and sizes[-1] == most, "the largest batch has its own (CASEBOOK 11)"
-    graphs = DecodeGraphs(sizes, lambda size: None, Recorded)
-    graphs.capture()
-    for count in range(1, most + 1):
-        assert count <= graphs.size_for(count) <= max(2 * count, count + 32)
 
 
 class Recorded:
@@ -84,11 +74,30 @@ class Recorded:
         self.replay = body
 
 
-def test_graphs_are_captured_after_a_run_and_replay_their_own_size() -> None:
-    ran: list[int] = []
-    graphs = DecodeGraphs([1, 4], ran.append, Recorded)
+@pytest.mark.parametrize("most", [*range(1, 70), 100, 255, 256, 257, 300, 1000, 1024])
+def test_every_batch_that_may_run_has_a_graph(most: int) -> None:
+    graphs = StepGraphs(graph_shapes(most, 2048), lambda shape: None, Recorded)
+    sizes = [shape.tokens for shape in graphs.shapes if not shape.chunks]
+    assert sizes == sorted(set(sizes)) and sizes[-1] == most, "the largest batch has its own (CASEBOOK 11)"
+    for count in range(1, most + 1):
+        found = graphs.shape_for(StepShape(count, count, count, False))
+        assert found is not None and not found.chunks and found.tokens == found.requests == found.sampled
+        assert count <= found.tokens <= max(2 * count, count + 32)
+
+
+def test_a_step_with_chunks_is_padded_only_where_it_fits() -> None:
+    graphs = StepGraphs(graph_shapes(256, 300), lambda shape: None, Recorded)
+    assert graphs.shape_for(StepShape(17, 3, 1, True)) == StepShape(32, 16, 16, True)
+    assert graphs.shape_for(StepShape(256, 16, 16, True)) == StepShape(256, 16, 16, True)
+    assert graphs.shape_for(StepShape(257, 3, 1, True)) is None, "no more tokens than a step may have are captured"
+    assert graphs.shape_for(StepShape(40, 17, 17, True)) is None
+
+
+def test_graphs_are_captured_after_a_run_and_replay_their_own_shape() -> None:
+    one, four = StepShape(1, 1, 1, False), StepShape(4, 4, 4, False)
+    ran: list[StepShape] = []
+    graphs = StepGraphs([one, four], ran.append, Recorded)
     graphs.capture()
-    assert ran == [4, 4, 1, 1]
-    graphs.replay(graphs.size_for(2))
-    graphs.replay(graphs.size_for(1))
-    assert ran[4:] == [4, 1]
+    assert ran == [four, four, one, one]
+    graphs.replay(one)
+    assert ran[4:] == [one]

@@ -33,8 +33,8 @@ def uses_kernels(config: EngineConfig, model: LlamaModel, device: torch.device) 
 
 def make_executor(config: EngineConfig, model: LlamaModel, cache: KVCache, max_num_seqs: int, max_model_len: int, table_width: int) -> Any:
     """Not warmed up yet. (Triton is imported here, and only here, since a machine without a GPU need not have it.)"""
-    from infer_lab.worker.decode_graphs import CudaGraph
     from infer_lab.worker.kernel_executor import KernelExecutor
+    from infer_lab.worker.step_graphs import CudaGraph
 
     make_graph = None
     if config.cuda_graphs and cache.device.device.type == "cuda":

@@ -12,7 +12,6 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
 _ALIGNMENT = 16  # bytes
 
@@ -44,23 +43,16 @@ class StagingRing:
     def __init__(
         self, device: torch.device, num_bytes: int, make_event: Callable[[torch.device], Event] = new_event, size: int = 2
     ) -> None:
-        self._pin = device.type == "cuda"
         self.device = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
-        self._host = [self._allocate(num_bytes) for _ in range(size)]
+        pin = device.type == "cuda"
+        self._host = [torch.zeros(num_bytes, dtype=torch.uint8, pin_memory=pin) for _ in range(size)]
         self._copied = [make_event(device) for _ in range(size)]
         self._at = 0
 
-    def _allocate(self, num_bytes: int) -> Tensor:
-        return torch.zeros(num_bytes, dtype=torch.uint8, pin_memory=self._pin)
-
-    def acquire(self, num_bytes: int) -> np.ndarray:
-        """The next host buffer, at least so large, whose last copy is over."""
+    def acquire(self) -> np.ndarray:
+        """The next host buffer, whose last copy is over."""
         self._at = (self._at + 1) % len(self._host)
         self._copied[self._at].synchronize()
-        if len(self._host[self._at]) < num_bytes:
-            self._host[self._at] = self._allocate(num_bytes + num_bytes // 2)
-        if len(self.device) < num_bytes:
-            self.device = torch.zeros(len(self._host[self._at]), dtype=torch.uint8, device=self.device.device)
         return self._host[self._at].numpy()
 
     def send(self, num_bytes: int) -> None:
@@ -86,7 +78,7 @@ class Fields:
             num_bytes = int(np.prod(shape)) * dtype.itemsize
             self._places[name] = (end, num_bytes, torch.empty(0, dtype=dtype).numpy().dtype, shape)
             end += -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
-        self._num_bytes = end
+        self._last = self._places[list(shapes)[-1]]
         self._ring = StagingRing(device, end, make_event)
         self.on_device = {
             name: self._ring.device[at : at + count].view(shapes[name][0]).view(*shape)
@@ -95,7 +87,7 @@ class Fields:
         self._views: dict[int, dict[str, np.ndarray]] = {}
 
     def acquire(self) -> dict[str, np.ndarray]:
-        buffer = self._ring.acquire(self._num_bytes)
+        buffer = self._ring.acquire()
         key = buffer.ctypes.data
         if key not in self._views:
             self._views[key] = {
@@ -103,5 +95,7 @@ class Fields:
             }
         return self._views[key]
 
-    def send(self) -> None:
-        self._ring.send(self._num_bytes)
+    def send(self, num_last: int) -> None:
+        """All of it, but of the last array only the first entries."""
+        at, num_bytes, _, shape = self._last
+        self._ring.send(at + num_bytes // shape[0] * num_last)
