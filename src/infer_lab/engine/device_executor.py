@@ -16,6 +16,7 @@ from infer_lab.engine_config import EngineConfig
 from infer_lab.errors import UserError
 from infer_lab.models.llama import LlamaModel
 from infer_lab.worker.kv_cache import KVCache
+from infer_lab.worker.step_graphs import CudaGraph, graph_shapes
 
 
 def uses_kernels(config: EngineConfig, model: LlamaModel, device: torch.device) -> bool:
@@ -34,7 +35,6 @@ def uses_kernels(config: EngineConfig, model: LlamaModel, device: torch.device) 
 def make_executor(config: EngineConfig, model: LlamaModel, cache: KVCache, max_num_seqs: int, max_model_len: int, table_width: int) -> Any:
     """Not warmed up yet. (Triton is imported here, and only here, since a machine without a GPU need not have it.)"""
     from infer_lab.worker.kernel_executor import KernelExecutor
-    from infer_lab.worker.step_graphs import CudaGraph
 
     make_graph = None
     if config.cuda_graphs and cache.device.device.type == "cuda":
@@ -77,8 +77,7 @@ def give_back() -> None:
 def step_bytes(config: EngineConfig, shape: ModelConfig, model: LlamaModel, kv_dtype: torch.dtype, max_model_len: int) -> int:
     """Measured: what the largest step takes beside weights and cache, buffers included, and graphs beside it."""
     device = model.embedding.device
-    blocks = 2
-    cache = KVCache(shape, num_blocks=blocks, block_size=config.block_size, dtype=kv_dtype, device=device)
+    cache = KVCache(shape, num_blocks=2, block_size=config.block_size, dtype=kv_dtype, device=device)
     width = -(-max_model_len // config.block_size)
     before = torch.cuda.memory_allocated(device)
     max_num_seqs = min(config.max_num_seqs, config.max_num_batched_tokens)
@@ -92,5 +91,6 @@ def step_bytes(config: EngineConfig, shape: ModelConfig, model: LlamaModel, kv_d
     del executor, cache
     torch.cuda.empty_cache()
     # graphs keep the scratch of a decode step for themselves; the rest is room for float32 logits of requests with penalties and such
-    of_graphs = transient * max_num_seqs // config.max_num_batched_tokens
+    largest = max(found.tokens for found in graph_shapes(max_num_seqs, config.max_num_batched_tokens))
+    of_graphs = transient * largest // config.max_num_batched_tokens
     return fixed + transient + of_graphs + 3 * 4 * max_num_seqs * shape.vocab_size

@@ -89,9 +89,10 @@ class InputProcessor:
             raise InvalidRequestError(f"{name} is neither text nor token ids: {prompt!r}")
         else:
             ids = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)  # type: ignore[union-attr]  (arrays)
-            for token in ids:
-                if not isinstance(token, Integral) or isinstance(token, bool) or not 0 <= int(token) < self._vocab_size:
-                    raise InvalidRequestError(f"{name}: {token!r} is not a token id; the vocabulary has {self._vocab_size}")
+            if set(map(type, ids)) != {int} or min(ids) < 0 or max(ids) >= self._vocab_size:  # one by one only where that is in doubt
+                for token in ids:
+                    if not isinstance(token, Integral) or isinstance(token, bool) or not 0 <= int(token) < self._vocab_size:
+                        raise InvalidRequestError(f"{name}: {token!r} is not a token id; the vocabulary has {self._vocab_size}")
         if not ids:
             raise EmptyPromptError(f"{name} holds no token; give some text or at least one token id")
         return (prompt if isinstance(prompt, str) else None), ids  # type: ignore[return-value]
