@@ -1,0 +1,80 @@
+"""Faults in the one timer, each a classic of wrong benchmarks, which the lab's checks must catch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from infer_course.labkit import CheckFailed
+from infer_lab.bench import timer
+from infer_lab.bench.timer import Timing
+from tests.labs.lab_cells import run_cells, small_sizes
+
+LAB = "part2/timing-right-and-wrong"
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    with small_sizes(monkeypatch, tmp_path):
+        yield
+
+
+def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
+    lab = run_cells(LAB)["lab"]
+    assert (tmp_path / lab.environment.slug / "timing-right-and-wrong.json").is_file()
+    assert {"not_synchronized_us", "measured_rate", "profiler_slowdown"} <= set(lab.values)
+
+
+def samples_of(monkeypatch: pytest.MonkeyPatch, change: Callable) -> None:
+    """on_cpu(sound, fn, before, warmup, repeats) in place of the timer's loop."""
+    sound = timer._on_cpu
+    monkeypatch.setattr(timer, "_on_cpu", lambda *args: change(sound, *args))
+
+
+def counts_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples_of(monkeypatch, lambda sound, fn, before, warmup, repeats: sound(fn, before, 0, repeats))
+
+
+def times_the_setup(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples_of(monkeypatch, lambda sound, fn, before, warmup, repeats: sound(lambda: (before(), fn()), lambda: None, warmup, repeats))
+
+
+def keeps_only_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples_of(monkeypatch, lambda sound, *args: (min(sound(*args)),) * args[-1])
+
+
+def drops_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples_of(monkeypatch, lambda sound, *args: sound(*args)[1:] or sound(*args))
+
+
+def does_not_sort(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timer, "sorted", list, raising=False)
+
+
+def mean_for_median(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Timing, "median", property(lambda self: sum(self.samples) / len(self.samples)))
+
+
+def per_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Timing, "per", lambda self, count: self)
+
+
+@pytest.mark.parametrize(
+    ("plant", "says"),
+    [
+        (counts_the_warm_up, "warm-up calls are not among the samples"),
+        (times_the_setup, "warm-up calls|setting up is outside"),
+        (keeps_only_the_best, "the sample is kept"),
+        (drops_one_sample, "as many samples as asked for"),
+        (does_not_sort, "whatever the order"),
+        (mean_for_median, "warm-up calls|does not move for one disturbed sample"),
+        (per_of_the_whole, "a quarter"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_planted_fault_is_caught(plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(CheckFailed, match=says):
+        run_cells(LAB)
