@@ -56,3 +56,15 @@ def test_the_pool_is_sized_from_what_a_step_was_measured_to_take() -> None:
         assert free > 0.05 * total
         out = llm.generate(PROMPTS, SamplingParams(max_tokens=5, temperature=1.0, top_k=20, top_p=0.9, logprobs=2), progress=False)
         assert all(len(o.outputs[0].token_ids) <= 5 for o in out)
+
+
+def test_padding_rows_of_a_graph_write_into_no_block() -> None:
+    with LLM(
+        "dummy:small", device="cuda", max_num_seqs=64, num_kv_blocks=300, max_num_batched_tokens=256, enable_prefix_caching=False
+    ) as llm:
+        llm.kv_cache.device.fill_(7)
+        llm.generate(PROMPTS[:5], SamplingParams(max_tokens=9, ignore_eos=True), progress=False)  # a bucket of 8
+        others = torch.ones(300, dtype=torch.bool, device="cuda")
+        used = torch.from_numpy(llm.engine.executor.rows.tables).unique()  # type: ignore[attr-defined]
+        others[used[used > 0].cuda()] = False
+        assert others.sum() > 200 and bool((llm.kv_cache.device[:, :, others] == 7).all())
