@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any
 
+import torch
+
 from infer_lab.bench.engine_rows import Figure, Row, Timed
 from infer_lab.bench.engine_work import Case, Floor, Job, uniform
 from infer_lab.bench.limits import LimitSizes, matmul, read_stream
@@ -28,6 +30,8 @@ def limits(device: str, dtype: Any, quick: bool) -> Row:
     """What the machine reads and multiplies in a second, now: the two figures that floors are made of."""
     sizes = LimitSizes.of(device, quick)
     read, product = read_stream(device, sizes), matmul(device, sizes, dtype)
+    if device.startswith("cuda"):
+        torch.cuda.empty_cache()  # an engine sizes its cache by what is free
     return Row("limit", {"case": "this machine"}, {
         "read-stream": Figure(read.samples, read.unit), "matmul": Figure(product.samples, product.unit),
     })  # fmt: skip
