@@ -13,6 +13,7 @@ A step that fits a captured shape is padded to it and replayed as a CUDA graph; 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any
 
@@ -77,7 +78,12 @@ class KernelExecutor:
                 self.sampler.admit(admitted)
         if not plan.scheduled:
             return lambda: StepOutput(plan.step_id)
-        return self._launch(plan)
+        with self._current_device():
+            return self._launch(plan)
+
+    def _current_device(self) -> AbstractContextManager[object]:
+        """Triton launches on the current device, whatever its tensors say."""
+        return torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
 
     def reset(self) -> None:
         """Forget every row, after a step that failed half way."""
@@ -195,6 +201,10 @@ class KernelExecutor:
     @torch.inference_mode()
     def warm_up(self, steps: Callable[[Iterable[Any]], Iterable[Any]] = iter) -> None:
         """Compile every kernel that a step may need, and capture the graphs; no block is written. steps: shows progress."""
+        with self._current_device():
+            self._warm_up(steps)
+
+    def _warm_up(self, steps: Callable[[Iterable[Any]], Iterable[Any]]) -> None:
         for total in steps(self._warm_up_sizes()):
             self.run_padding(total)
         n = self._max_num_seqs
