@@ -69,7 +69,7 @@ def prompt_of(draw: random.Random, shared: list[list[int]]) -> list[int]:
 
 
 def serve(llm: LLM, requests: int, in_flight: int) -> Iterator[dict[str, float]]:
-    """Keeps `in_flight` streams open; drops one in ten half way. Counts, after each tenth of the requests."""
+    """Keeps `in_flight` streams open; drops some half way. Counts, after each tenth of the requests."""
     draw = random.Random(0)
     shared = [[draw.randrange(SHAPE.vocab_size) for _ in range(64)] for _ in range(16)]
     streams: list[Any] = []
