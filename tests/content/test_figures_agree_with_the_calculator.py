@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infer_lab.calculator import gpu_memory, max_concurrency, weight_bytes
+from infer_lab.calculator import gpu_memory, kv_budget, max_concurrency, weight_bytes
 from infer_lab.hardware import h100_80gb
 from infer_lab.presets import preset
 
@@ -51,3 +51,19 @@ def test_figures_name_themselves_and_take_the_colours_of_the_page(name: str) -> 
     figure = ET.parse(FIGURES / name).getroot()
     assert figure.find(f"{SVG}title") is not None and figure.find(f"{SVG}desc") is not None
     assert "#0" not in (FIGURES / name).read_text() and 'fill="currentColor"' in (FIGURES / name).read_text()
+
+
+def test_the_memory_ledger_is_drawn_to_scale() -> None:
+    figure = ET.parse(FIGURES.parents[1] / "part2" / "figures" / "memory-ledger.svg").getroot()
+    widths = {key: float(rect.get("width", 0)) for rect in figure.iter(f"{SVG}rect") for key in [rect.get("class")]}
+    whole = next(float(rect.get("width", 0)) for rect in figure.iter(f"{SVG}rect"))
+    card, shape = gpu_memory(h100_80gb, driver=1), preset("llama-3-8b")
+    assert widths["mlg-w"] / whole == pytest.approx(float(weight_bytes(shape) / card), rel=1e-3)
+    assert widths["mlg-p"] / whole == pytest.approx(float(kv_budget(h100_80gb, shape, util=0.92, driver=1, overhead=2e9) / card), rel=1e-3)
+
+
+def test_the_bytes_of_a_product_are_drawn_to_scale() -> None:
+    figure = ET.parse(FIGURES.parents[1] / "part2" / "figures" / "gemm-bytes-by-rows.svg").getroot()
+    weight = float(next(r for r in figure.iter(f"{SVG}rect") if r.get("class") == "gsb-w").get("height", 0))
+    heights = [float(r.get("height", 0)) for r in figure.iter(f"{SVG}rect") if r.get("class") == "gsb-io"][::2]
+    assert [round(height / weight * 4096) for height in heights] == pytest.approx([64, 512, 4096], rel=0.02)
