@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 from _kernel_bench import in_turn
-from gemm_cases import Product, ours
+from gemm_cases import Product, ours, peers
 
 from infer_lab.kernels import _common
 from infer_lab.kernels._common import cdiv, next_power_of_2
@@ -93,8 +93,8 @@ def compile_all(cases: list[Product]) -> None:
     print(f"compiled {len(jobs)} launches in {time.monotonic() - start:.0f} s, {len(failures)} failed {failures[:2]}", flush=True)
 
 
-def time_case(case: Product, top: int) -> tuple[dict[str, Any], list[str]]:
-    """The fastest configuration, and a JSON line for each that ran or failed."""
+def time_case(case: Product, top: int, only_faster: bool) -> tuple[dict[str, Any] | None, list[str]]:
+    """The fastest configuration, and a JSON line for each that ran or failed. only_faster: None unless it beats cuBLAS here and now."""
     calls, _ = ours(case, "cuda", case.copies("cuda"))
     timed, lines = [], []
     for config in candidates(case.op, case.m, case.n, case.k):
@@ -108,6 +108,11 @@ def time_case(case: Product, top: int) -> tuple[dict[str, Any], list[str]]:
     timed.sort(key=lambda t: t[0])
     for seconds, config in timed[:top]:
         print(f"{case.name}: {seconds * 1e6:8.2f} us  {' '.join(f'{a}={b}' for a, b in config.items())}", flush=True)
+    if only_faster:
+        cublas = in_turn(peers(case, "cuda", ("int4pack",))["cublas"], "cuda", repeats=9).median
+        print(f"{case.name}: {cublas * 1e6:8.2f} us  cuBLAS", flush=True)
+        if timed[0][0] > cublas:
+            return None, lines
     return timed[0][1], lines
 
 
@@ -128,6 +133,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--shapes", nargs="+", default=["28672x8192", "14336x4096", "4096x4096"], help="weights as NxK")
     parser.add_argument("--top", type=int, default=2, help="how many of the best to print")
     parser.add_argument("--log", type=Path, help="every timing, one JSON document a line")
+    parser.add_argument("--only-faster", action="store_true", help="ship only what beats cuBLAS: the engine takes a shipped skinny_gemm")
     parser.add_argument("--ship", action="store_true", help="merge the best into the configurations that the kernels use")
     options = parser.parse_args(argv)
     if not torch.cuda.is_available():
@@ -138,8 +144,10 @@ def main(argv: list[str] | None = None) -> int:
     compile_all(cases)
     best, lines = {}, []
     for case in cases:
-        best[case], more = time_case(case, options.top)
+        found, more = time_case(case, options.top, options.only_faster)
         lines += more
+        if found is not None:
+            best[case] = found
         if options.log:
             options.log.write_text("\n".join(lines) + "\n")
     if options.ship:
