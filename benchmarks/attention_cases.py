@@ -125,7 +125,7 @@ def paged_decode_case(
         scales = {"k_scale": one if device == "meta" else one.abs_().mul_(0.02), "v_scale": one}
     rows = _common.next_power_of_2(shape.heads // shape.kv_heads)
     target = target or _common.target_of(torch.device(device))
-    c = config or decode_config(target, shape.head_dim, kind.itemsize, rows)
+    c = config or decode_config(target, shape.head_dim, kind.itemsize, rows, shape.batch * shape.kv_heads)
     splits = num_splits(target, c, shape.batch * shape.kv_heads, shape.seq)
     workspace = DecodeWorkspace.allocate(shape.batch, shape.kv_heads, rows, shape.head_dim, splits, torch.device(device))
     out = torch.empty_like(q)

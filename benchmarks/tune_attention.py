@@ -71,27 +71,20 @@ def hopper_paged_jobs() -> list[Job]:
 
 def decode_jobs(target: _common.Target) -> list[Job]:
     jobs = []
-    shapes = (Decode(64, 4096, 32, 8, 128), Decode(16, 4096, 32, 8, 128), Decode(1, 32768, 32, 8, 128), Decode(1, 4096, 32, 8, 128))
-    for (bits, kind), shape in itertools.product(((16, None), (8, _common.FP8)), shapes):
-        tiles = (
-            itertools.product((64, 128), (4,), (3, 5, 7), (2, 4, 8))
-            if bits == 16
-            else itertools.product((64, 128), (4,), (3, 5, 7), (2, 4))
-        )
-        for n, warps, stages, programs in tiles:
-            if 2 * ((stages - 1) // 2 + 1) * n * 128 * bits // 8 > target.shared_memory:
+    shapes = {
+        "many": (Decode(64, 4096, 32, 8, 128), Decode(256, 768, 32, 8, 128)), "some": (Decode(16, 4096, 32, 8, 128),),
+        "few": (Decode(1, 32768, 32, 8, 128), Decode(1, 4096, 32, 8, 128)),
+    }  # fmt: skip
+    tiles = [(64, 4, stages) for stages in (3, 5, 7)] + [(128, warps, stages) for warps, stages in itertools.product((4, 8), (3, 5))]
+    for (bits, kind), (size, members) in itertools.product(((16, None), (8, _common.FP8)), shapes.items()):
+        for (n, warps, stages), programs, least in itertools.product(tiles, (1, 2, 3, 4), (128, 256) if size == "few" else (256,)):
+            if 2 * ((stages - 1) // 2 + 1) * n * 128 * bits // 8 > target.shared_memory or least < n or (size == "many" and programs == 3):
                 continue
-            config = DecodeConfig(n, warps, stages, programs, max(256, n))
-            build = functools.partial(paged_decode_case, shape, cache_dtype=kind, config=config, target=target)
-            jobs.append(
-                Job(
-                    ("paged_decode", f"d128-{bits}bit-rows16"),
-                    f"b{shape.batch}s{shape.seq}",
-                    build,
-                    config,
-                    compiles=(bits, n, warps, stages),
-                )
-            )
+            config = DecodeConfig(n, warps, stages, programs, least)
+            for shape in members:
+                build = functools.partial(paged_decode_case, shape, cache_dtype=kind, config=config, target=target)
+                entry, name = ("paged_decode", f"d128-{bits}bit-rows16-{size}"), f"b{shape.batch}s{shape.seq}"
+                jobs.append(Job(entry, name, build, config, graph=True, compiles=(bits, n, warps, stages, size)))
     return jobs
 
 
@@ -106,7 +99,7 @@ def norm_jobs() -> list[Job]:
             continue
         config = NormConfig(per, warps, evict, programs, stages)
         build = functools.partial(norm_case, dtype=torch.bfloat16, rows=rows, hidden=4096, config=config)
-        jobs.append(Job(("rmsnorm", f"h4096-{size}"), f"{rows}x4096", build, config))
+        jobs.append(Job(("rmsnorm", f"h4096-{size}"), f"{rows}x4096", build, config, graph=True))
     return jobs
 
 

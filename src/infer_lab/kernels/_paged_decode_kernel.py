@@ -158,9 +158,9 @@ def decode_kernel(
     request = tl.program_id(2)
     q_start = tl.load(cu_seqlens_q + request)
     q_len = tl.load(cu_seqlens_q + request + 1) - q_start
+    kv_len = tl.load(seq_lens + request)  # before the branch: one wait for all three
     if (q_len == 0) | (q_len > max_query_len):
         return
-    kv_len = tl.load(seq_lens + request)
     lo = 0
     if WINDOW > 0:
         lo = tl.maximum(kv_len - q_len - WINDOW + 1, 0) // BLOCK_N * BLOCK_N

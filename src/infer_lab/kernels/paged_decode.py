@@ -37,9 +37,13 @@ class DecodeConfig:
     min_split: int = 256
 
 
-def decode_config(target: Target, head_dim: int, cache_element_size: int, rows: int) -> DecodeConfig:
-    """The tuned configuration of this device, else one whose tiles of k and v fit its shared memory twice."""
-    found = _common.tuned(target, "paged_decode", f"d{head_dim}-{cache_element_size * 8}bit-rows{max(rows, 16)}")
+def decode_config(target: Target, head_dim: int, cache_element_size: int, rows: int, programs: int) -> DecodeConfig:
+    """The tuned configuration of this device, else one whose tiles of k and v fit its shared memory twice.
+
+    programs: requests times KV heads. When they fill the chip by themselves, bandwidth decides; when they do not, latency and merging do.
+    """
+    size = "few" if 4 * programs <= target.num_sms else "some" if programs <= 2 * target.num_sms else "many"
+    found = _common.tuned(target, "paged_decode", f"d{head_dim}-{cache_element_size * 8}bit-rows{max(rows, 16)}-{size}")
     if found:
         return DecodeConfig(**found)
     if target.interpreted:
@@ -139,7 +143,7 @@ def paged_decode(
     if tokens == 0 or requests == 0:
         return out
     k, v = (_words(k_cache), _words(v_cache)) if quantized else (k_cache, v_cache)
-    c = config or decode_config(target, head_dim, k_cache.element_size(), rows)
+    c = config or decode_config(target, head_dim, k_cache.element_size(), rows, requests * kv_heads)
     if splits is not None and not 1 <= splits <= MAX_SPLITS:
         raise UserError(f"splits must lie in 1 to {MAX_SPLITS}, got {splits}")
     splits = splits or num_splits(target, c, requests * kv_heads, max_seq_len)
