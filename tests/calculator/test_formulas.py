@@ -39,6 +39,8 @@ EXAMPLE = {
     "ep": 8,
     "head_dim": 128,
     "memory": 51_200,
+    "part": 0.3,
+    "factor": 2,
 }
 OF_EXPERTS = ("distinct_experts", "all_to_all_bytes")  # fmt: skip
 

@@ -7,10 +7,11 @@ the numbers put in. Pure Python, no torch and no numpy: it runs in the browser a
 Terms: `model` is a ModelConfig (presets in `infer_lab.presets`), `gpu` a `hardware.Gpu`. Tokens are whole counts. `util` is the share of
 the card's memory that the engine may use for weights, activations and cache together (vLLM's `gpu_memory_utilization`).
 
-One noun a file: `weights`, `kv_cache`, `operations`, `attention_io`, `roofline`, `intensity`, `speculation`, `collectives`, `queueing`,
-`quantization`, `capacity`.
+One noun a file: `weights`, `kv_cache`, `operations`, `amdahl`, `attention_io`, `roofline`, `intensity`, `speculation`,
+`collectives`, `queueing`, `quantization`, `capacity`.
 """
 
+from infer_lab.calculator.amdahl import amdahl_speedup
 from infer_lab.calculator.attention_io import attention_io_reduction, flash_attention_elements, standard_attention_elements
 from infer_lab.calculator.capacity import (
     decode_time_per_token,
@@ -92,6 +93,7 @@ __all__ = [
     "active_parameters",
     "all_reduce_factor",
     "all_to_all_bytes",
+    "amdahl_speedup",
     "attention_heads_per_kv_head",
     "attention_io_reduction",
     "bandwidth",
