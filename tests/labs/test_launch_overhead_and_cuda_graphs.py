@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,8 +10,8 @@ import pytest
 from infer_course.labkit import CheckFailed
 from infer_lab.kernels import reference
 from infer_lab.presets import PRESETS
-from infer_lab.worker import decode_graphs
-from infer_lab.worker.decode_graphs import DecodeGraphs
+from infer_lab.worker import step_graphs
+from infer_lab.worker.step_graphs import StepGraphs, StepShape
 from tests.labs.lab_cells import run_cells, small_sizes
 
 LAB = "part2/launch-overhead-and-cuda-graphs"
@@ -32,31 +31,48 @@ def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
 
 
 def smallest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = DecodeGraphs.capture
+    sound = StepGraphs.capture
 
     def capture(self, steps=iter):
-        self.sizes.reverse()
+        self.shapes.reverse()
         sound(self, steps)
-        self.sizes.reverse()
+        self.shapes.reverse()
 
-    monkeypatch.setattr(DecodeGraphs, "capture", capture)
+    monkeypatch.setattr(StepGraphs, "capture", capture)
+
+
+def change_shape(monkeypatch: pytest.MonkeyPatch, of: Callable[[StepGraphs, StepShape], StepShape | None]) -> None:
+    monkeypatch.setattr(StepGraphs, "shape_for", of)
 
 
 def one_size_too_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DecodeGraphs, "size_for", lambda self, n: self.sizes[min(bisect_right(self.sizes, n), len(self.sizes) - 1)])
+    sound = StepGraphs.shape_for
+    change_shape(monkeypatch, lambda self, s: sound(self, s._replace(tokens=s.tokens + 1)) or sound(self, s))
 
 
 def rounds_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        DecodeGraphs,
-        "size_for",
-        lambda self, n: self.sizes[max(bisect_right(self.sizes, n - 1) - 1, 0)] if n not in (1, 5) else {1: 1, 5: 8}[n],
-    )
+    """Right at the sizes that one would try first."""
+    sound = StepGraphs.shape_for
+
+    def below(self, needed):
+        fitting = [s for s in self.shapes if s.chunks == needed.chunks and s.tokens <= needed.tokens]
+        return sound(self, needed) if needed.tokens in (1, 5) or needed.chunks else fitting[-1]
+
+    change_shape(monkeypatch, below)
 
 
-def forgets_the_largest_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = decode_graphs.bucket_sizes
-    monkeypatch.setattr(decode_graphs, "bucket_sizes", lambda most: [*sound(most), most + 16])
+def takes_the_largest_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = StepGraphs.shape_for
+    change_shape(monkeypatch, lambda self, needed: sound(self, needed) or self.shapes[-1])
+
+
+def goes_beyond_the_largest_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = step_graphs.graph_shapes
+
+    def shapes(most, max_tokens):
+        return [*(s for s in sound(most, max_tokens) if s.tokens != most or s.chunks), StepShape(most + 16, most + 16, most + 16, False)]
+
+    monkeypatch.setattr(step_graphs, "graph_shapes", shapes)
 
 
 def norm_without_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +86,8 @@ def norm_without_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
         (smallest_first, "from the largest to the smallest"),
         (one_size_too_far, "a batch of 1 in its own"),
         (rounds_down, "never smaller than the batch"),
-        (forgets_the_largest_batch, "as many requests as the scheduler may run"),
+        (goes_beyond_the_largest_batch, "as many requests as the scheduler may run"),
+        (takes_the_largest_there_is, "runs without one"),
         (norm_without_the_mean, "in pieces and fused"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
