@@ -60,9 +60,9 @@ class FusedLlama:
         """Large enough for any number of requests up to the most."""
         rows = _common.next_power_of_2(self._heads // self._kv_heads)
         cache = self.caches[0].k
-        config = decode_config(self._target, self._head_dim, cache.element_size(), rows)
         most, splits = 1, 1
         for requests in range(1, max_num_seqs + 1):
+            config = decode_config(self._target, self._head_dim, cache.element_size(), rows, requests * self._kv_heads)
             own = num_splits(self._target, config, requests * self._kv_heads, max_model_len)
             if requests * own > most * splits:
                 most, splits = requests, own
