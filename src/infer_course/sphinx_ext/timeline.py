@@ -40,7 +40,7 @@ def kinds(record: Measurement, row: str, most: int = 4) -> list[Kind]:
     for name in dict.fromkeys(kind for kind, *_ in entries):
         own = [(kernel, us, launches) for kind, kernel, us, launches in entries if kind == name]
         us = sum(us for _, us, _ in own)
-        longest = tuple((kernel.removeprefix("void ")[:40], us) for kernel, us, _ in own[:most])
+        longest = tuple((kernel.removeprefix("void ").removeprefix("at::native::")[:28], us) for kernel, us, _ in own[:most])
         found.append(Kind(name, us, us / total, sum(launches for *_, launches in own), longest))
     return sorted(found, key=lambda kind: -kind.us)
 
