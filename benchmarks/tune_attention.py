@@ -91,13 +91,8 @@ def decode_jobs(target: _common.Target) -> list[Job]:
 def norm_jobs() -> list[Job]:
     jobs = []
     sizes = ((64, "few"), (2048, "many"), (16384, "huge"))
-    once = [(per, warps, 0, 1) for per, warps in ((1, 2), (1, 4), (1, 8), (1, 16), (2, 8), (4, 16))]
-    loops = [(per, warps, programs, stages) for (per, warps, programs), stages in itertools.product(
-        ((1, 4, 8), (1, 8, 4), (1, 8, 8), (1, 16, 2), (1, 16, 4), (2, 16, 4)), (1, 2))]  # fmt: skip
-    for (rows, size), (per, warps, programs, stages), evict in itertools.product(sizes, once + loops, ("", "loads", "all")):
-        if programs and size == "few":
-            continue
-        config = NormConfig(per, warps, evict, programs, stages)
+    for (rows, size), (per, warps) in itertools.product(sizes, ((1, 2), (1, 4), (1, 8), (1, 16), (2, 8), (4, 16))):
+        config = NormConfig(per, warps)
         build = functools.partial(norm_case, dtype=torch.bfloat16, rows=rows, hidden=4096, config=config)
         jobs.append(Job(("rmsnorm", f"h4096-{size}"), f"{rows}x4096", build, config, graph=True))
     return jobs

@@ -27,40 +27,31 @@ def _rmsnorm_kernel(
     x_ptr, residual_ptr, weight_ptr, out_ptr, num_rows, eps,
     stride_xt, stride_xh, stride_rt, stride_rh, stride_ot, stride_oh,
     HEADS: tl.constexpr, HIDDEN: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, RESIDUAL: tl.constexpr,
-    LOADS: tl.constexpr, STORES: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """ROWS rows at a time; row r is head r % HEADS of token r // HEADS. With fewer programs than that takes, each comes back for more,
-    and reads its next rows while it normalizes these."""
+    """ROWS rows a program; row r is head r % HEADS of token r // HEADS."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     col = tl.arange(0, BLOCK)
+    mask = (row < num_rows)[:, None] & (col < HIDDEN)[None, :]
+    token = row // HEADS
+    head = row % HEADS
+    x = tl.load(x_ptr + (token * stride_xt + head * stride_xh)[:, None] + col[None, :], mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + col, mask=col < HIDDEN, other=0.0).to(tl.float32)
-    step = tl.num_programs(0)
-    for block in tl.range(tl.program_id(0), (num_rows + ROWS - 1) // ROWS, step, num_stages=STAGES):
-        row = (block * ROWS + tl.arange(0, ROWS)).to(tl.int64)
-        mask = (row < num_rows)[:, None] & (col < HIDDEN)[None, :]
-        token = row // HEADS
-        head = row % HEADS
-        x = tl.load(x_ptr + (token * stride_xt + head * stride_xh)[:, None] + col[None, :], mask=mask, other=0.0, eviction_policy=LOADS)
-        x = x.to(tl.float32)
-        if RESIDUAL:
-            at = residual_ptr + (token * stride_rt + head * stride_rh)[:, None] + col[None, :]
-            stored = (x + tl.load(at, mask=mask, other=0.0, eviction_policy=LOADS).to(tl.float32)).to(residual_ptr.dtype.element_ty)
-            tl.store(at, stored, mask=mask, eviction_policy=STORES)
-            x = stored.to(tl.float32)
-        scale = tl.rsqrt(tl.sum(x * x, 1) / HIDDEN + eps)
-        out = (x * scale[:, None] * weight[None, :]).to(out_ptr.dtype.element_ty)
-        tl.store(out_ptr + (token * stride_ot + head * stride_oh)[:, None] + col[None, :], out, mask=mask, eviction_policy=STORES)
+    if RESIDUAL:
+        at = residual_ptr + (token * stride_rt + head * stride_rh)[:, None] + col[None, :]
+        stored = (x + tl.load(at, mask=mask, other=0.0).to(tl.float32)).to(residual_ptr.dtype.element_ty)
+        tl.store(at, stored, mask=mask)
+        x = stored.to(tl.float32)
+    scale = tl.rsqrt(tl.sum(x * x, 1) / HIDDEN + eps)
+    out = x * scale[:, None] * weight[None, :]
+    tl.store(out_ptr + (token * stride_ot + head * stride_oh)[:, None] + col[None, :], out.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
 class NormConfig:
-    """rows: at a time in a program's registers. evict: which accesses are marked to leave the L2 first ("", "loads" or "all"), for tensors
-    larger than it. programs_per_sm: how many programs share all rows; 0 is one for each `rows` of them. num_stages: of their loop."""
+    """rows: of a program. (Evicting first what is read once, and few programs that loop over the rows, were tried and are no faster.)"""
 
     rows: int
     num_warps: int
-    evict: str = ""
-    programs_per_sm: int = 0
-    num_stages: int = 1
 
 
 def norm_config(target: Target, hidden: int, num_rows: int) -> NormConfig:
@@ -111,14 +102,10 @@ def rmsnorm(
     if num_rows == 0:
         return out
     c = config or norm_config(target, hidden, num_rows)
-    programs = cdiv(num_rows, c.rows)
-    if c.programs_per_sm:
-        programs = min(programs, c.programs_per_sm * target.num_sms)
     launch(
-        _rmsnorm_kernel, (programs,),
+        _rmsnorm_kernel, (cdiv(num_rows, c.rows),),
         x, residual, weight, out, num_rows, eps, xt, xh, rt, rh, ot, oh,
         HEADS=heads, HIDDEN=hidden, BLOCK=next_power_of_2(hidden), ROWS=c.rows, RESIDUAL=residual is not None,
-        LOADS="evict_first" if c.evict else "", STORES="evict_first" if c.evict == "all" else "", STAGES=c.num_stages,
         num_warps=c.num_warps,
     )  # fmt: skip
     return out
