@@ -88,7 +88,7 @@ class InputProcessor:
         elif isinstance(prompt, (bytes, Mapping)) or not hasattr(prompt, "__iter__"):
             raise InvalidRequestError(f"{name} is neither text nor token ids: {prompt!r}")
         else:
-            ids = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)  # type: ignore[union-attr]  (arrays)
+            ids: list[int] = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)  # type: ignore  (an array, or not of integers)
             if set(map(type, ids)) != {int} or min(ids) < 0 or max(ids) >= self._vocab_size:  # one by one only where that is in doubt
                 for token in ids:
                     if not isinstance(token, Integral) or isinstance(token, bool) or not 0 <= int(token) < self._vocab_size:
