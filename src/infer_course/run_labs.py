@@ -1,7 +1,8 @@
 """Runs the labs from top to bottom, here or on a GPU: what `make labs` and `make labs-gpu` call.
 
 On a GPU with `--store`, the outputs go into the notebooks (they are what the book shows) and each lab's record into `measurements/`.
-Nothing is stored from a lab whose run fails.
+Nothing is stored from a lab whose run fails. There, the next lab's kernel imports its libraries while a lab runs: the GPU does not wait
+for them, and the processor has cores to spare.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Options:
     store: bool
     only: tuple[str, ...]
     timeout: int
+    keep_going: bool
     command: str
 
 
@@ -37,14 +39,36 @@ def main(argv: list[str] | None = None) -> int:
     root = repository_root()
     try:
         _require_device(options.device)
-        labs = find_labs(root, options.only)
-        for i, path in enumerate(labs, 1):
-            print(f"[{i}/{len(labs)}] {path.relative_to(root)} on {options.device}", flush=True)
-            run(path, options)
+        failed = _run_all(root, find_labs(root, options.only), options)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return 0
+    if failed:
+        print(f"error: these labs failed: {', '.join(failed)}", file=sys.stderr)
+    return 2 if failed else 0
+
+
+def _run_all(root: Path, labs: list[Path], options: Options) -> list[str]:
+    """The names of those that failed, with keep_going; without it, the first failure is raised."""
+    failed = []
+    ready: _Ready | None = None
+    try:
+        for i, path in enumerate(labs, 1):
+            print(f"[{i}/{len(labs)}] {path.relative_to(root)} on {options.device}", flush=True)
+            lab, ready = ready or _make_ready(path, options), None
+            if options.device.startswith("cuda") and i < len(labs):
+                ready = _make_ready(labs[i], options)
+            try:
+                run(lab, options)
+            except RunError as error:
+                if not options.keep_going:
+                    raise
+                print(f"error: {error}", file=sys.stderr, flush=True)
+                failed.append(path.stem)
+    finally:
+        if ready is not None:
+            ready.stop()
+    return failed
 
 
 def find_labs(root: Path, only: tuple[str, ...] = ()) -> list[Path]:
@@ -59,27 +83,55 @@ def find_labs(root: Path, only: tuple[str, ...] = ()) -> list[Path]:
     return chosen
 
 
-def run(path: Path, options: Options) -> None:
-    """Executes one notebook in a fresh kernel, in its own folder; with `store`, writes its outputs back."""
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A lab whose kernel has been started."""
+
+    path: Path
+    notebook: Any
+    client: Any
+    progress: _Progress
+
+    def stop(self) -> None:
+        from jupyter_core.utils import run_sync
+
+        run_sync(self.client.km.shutdown_kernel)(now=True)
+
+
+def _make_ready(path: Path, options: Options) -> _Ready:
     import nbformat
+    from jupyter_core.utils import run_sync
     from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
     notebook = nbformat.read(path, as_version=4)
-    cells = [c for c in notebook.cells if c.cell_type == "code"]
-    progress = _Progress(len(cells))
+    progress = _Progress(sum(c.cell_type == "code" for c in notebook.cells))
+    arguments = ["--IPKernelApp.log_level=40"]
+    if options.device.startswith("cuda"):
+        arguments.append("--IPKernelApp.exec_lines=import torch as _torch, matplotlib.pyplot as _pyplot, infer_course.labkit as _labkit")
     client = NotebookClient(
         notebook, timeout=options.timeout, kernel_name="python3", record_timing=False, resources={"metadata": {"path": str(path.parent)}},
-        on_cell_executed=progress.executed, extra_arguments=["--IPKernelApp.log_level=40"],
+        on_cell_executed=progress.executed, extra_arguments=arguments,
     )  # fmt: skip
     environment = {
         "INFER_LAB_DEVICE": options.device,
-        "INFER_LAB_COMMAND": f"{options.command} --only {path.stem}" if not options.only else options.command,
+        "INFER_LAB_COMMAND": f"{options.command} --only {path.stem}",
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     }
+    client.create_kernel_manager()
+    run_sync(client.async_start_new_kernel)(env=os.environ | environment)
+    return _Ready(path, notebook, client, progress)
+
+
+def run(lab: _Ready, options: Options) -> None:
+    """Executes one notebook in a fresh kernel, in its own folder; with `store`, writes its outputs back."""
+    import nbformat
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    path, notebook, progress = lab.path, lab.notebook, lab.progress
+    progress.start = time.perf_counter()
     start = time.perf_counter()
     try:
-        client.execute(env=os.environ | environment)
+        lab.client.execute()
     except CellExecutionError as error:
         raise RunError(f"{path.name}, {progress.where(notebook)}: {error.ename}: {error.evalue}\n{_tail(error.traceback)}") from None
     except CellTimeoutError:
@@ -89,7 +141,7 @@ def run(path: Path, options: Options) -> None:
     except DeadKernelError:
         raise RunError(f"{path.name}, {progress.where(notebook)}: the kernel died (out of memory?)") from None
     seconds = time.perf_counter() - start
-    print(f"    {len(cells)} cells in {seconds:.1f} s", flush=True)
+    print(f"    {progress.total} cells in {seconds:.1f} s", flush=True)
     if options.store:
         _forget_the_machine(notebook)
         notebook.metadata.setdefault("infer_course", {})["run"] = _run_info(options, seconds)
@@ -164,10 +216,11 @@ def _parse(arguments: list[str]) -> Options:
     parser.add_argument("--device", default="cpu", help="cpu (default) or cuda")
     parser.add_argument("--store", action="store_true", help="write the outputs into the notebooks")
     parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="ids of labs, e.g. kv-cache-by-hand")
+    parser.add_argument("--keep-going", action="store_true", help="run the other labs when one fails, and say at the end which did")
     parser.add_argument("--timeout", type=int, default=600, metavar="S", help="seconds that one cell may take (default 600)")
     found = parser.parse_args(arguments)
-    command = " ".join(["python -m infer_course.run_labs", *arguments])
-    return Options(found.device, found.store, tuple(found.only), found.timeout, command)
+    command = f"python -m infer_course.run_labs --device {found.device}" + (" --store" if found.store else "")
+    return Options(found.device, found.store, tuple(found.only), found.timeout, found.keep_going, command)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,31 @@ def test_a_failing_cell_is_named_and_nothing_is_stored(root: Path, capsys: pytes
     assert path.read_bytes() == before
 
 
+def test_a_failing_lab_does_not_keep_the_others_from_running_when_asked_so(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    notebook(root, "a-bad", "raise ValueError('seven')")
+    good = notebook(root, "b-good", "print(6 * 7)")
+    assert run_labs.main(["--store", "--keep-going"]) == 2
+    assert "these labs failed: a-bad" in capsys.readouterr().err
+    assert nbformat.read(good, as_version=4).cells[0].outputs[0].text == "42\n"
+
+
+def test_on_a_gpu_the_next_kernel_is_started_early_and_none_is_left_over(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_labs, "_require_device", lambda device: None)
+    started: list[str] = []
+    stopped: list[str] = []
+    make_ready, stop = run_labs._make_ready, run_labs._Ready.stop
+    monkeypatch.setattr(run_labs, "_make_ready", lambda path, options: (started.append(path.stem), make_ready(path, options))[1])
+    monkeypatch.setattr(run_labs._Ready, "stop", lambda self: (stopped.append(self.path.stem), stop(self))[1])
+    notebook(root, "a", "print(1)")
+    notebook(root, "b", "raise ValueError('eight')")
+    notebook(root, "c", "print(3)")
+    assert run_labs.main(["--device", "cuda"]) == 2
+    assert started == ["a", "b", "c"] and stopped == ["c"]
+    assert "ValueError: eight" in capsys.readouterr().err
+
+
 def test_a_gpu_run_without_a_gpu_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     import torch
 
