@@ -146,6 +146,12 @@ def test_the_commit_comes_from_the_environment_where_there_is_no_repository(root
     assert environment.capture("cpu").git == {"commit": "b" * 40, "dirty": False}
 
 
+def test_who_states_the_commit_of_a_copy_is_believed_before_the_copy_s_own_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFER_LAB_COMMIT", "c" * 40)
+    monkeypatch.setenv("INFER_LAB_DIRTY", "1")
+    assert environment.capture("cpu").git == {"commit": "c" * 40, "dirty": True}
+
+
 @pytest.mark.parametrize(
     ("name", "gigabytes", "slug"),
     [

@@ -114,8 +114,18 @@ def test_smollm2_in_float32_gives_the_cpus_tokens(device: torch.device, on_cpu: 
 
 
 @pytest.mark.model
-def test_smollm2_in_bf16_mostly_agrees(on_cpu: list[tuple[int, ...]]) -> None:
+def test_smollm2_in_bf16_leaves_the_cpus_tokens_only_where_two_are_close(on_cpu: list[tuple[int, ...]]) -> None:
+    """How far they agree is reported; that they part is no fault, if float32 itself found the other token nearly as good there."""
     found = smollm2("cuda", "bfloat16")
     same = [agreed(a[: len(b)] + (-1,) * (len(b) - len(a)), b) for a, b in zip(found, on_cpu, strict=True)]
     print(f"\nbf16 on the GPU, float32 on the CPU: equal tokens before the first difference: {same} of {[len(b) for b in on_cpu]}")
-    assert sum(same) > sum(map(len, on_cpu)) / 2
+    with LLM("smollm2", device="cpu", dtype="float32", max_num_seqs=8, max_model_len=256) as llm:
+        tokenizer = llm.tokenizer
+        for text, ours, theirs, first in zip(TEXTS, found, on_cpu, same, strict=True):
+            if first == len(theirs) or first == len(ours):
+                continue
+            prompt = [*tokenizer.encode(text), *theirs[:first]]
+            (output,) = llm.generate([prompt], SamplingParams(max_tokens=1, logprobs=20), progress=False)
+            assert output.logprobs is not None
+            at = {token: found.logprob for token, found in output.logprobs[0].items()}
+            assert at[theirs[first]] - at.get(ours[first], float("-inf")) < 0.5, f"{text!r}, token {first}: {ours[first]} is far from the best"

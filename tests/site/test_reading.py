@@ -217,11 +217,11 @@ def test_the_menu_of_a_phone_leads_everywhere(visit):
     page = visit("book/part0/kv-cache.html", narrow=True)
     page.locator(".il-menu > summary").click()
     menu = page.get_by_role("navigation", name="Menu")
-    expect(menu.get_by_role("link", name="Drill")).to_be_visible()
+    expect(menu.get_by_role("link", name="Drill").first).to_be_visible()
     page.keyboard.press("Escape")
     expect(menu).to_be_hidden()
     page.locator(".il-menu > summary").click()
-    menu.get_by_role("link", name="Drill").click()
+    menu.get_by_role("link", name="Drill").first.click()
     expect(page.locator("h1")).to_contain_text("Drill")
 
 
@@ -258,15 +258,16 @@ def test_a_search_result_quotes_none_of_the_frame(visit):
 
 
 def test_a_search_result_says_what_kind_of_page_it_is(visit):
-    page = visit("search.html?q=kv+cache")
-    for start, kind in (
-        ("book/part0/kv-cache", "lesson"),
-        ("questions/part0/kv-cache", "question"),
-        ("labs/part0", "lab"),
-        ("book/part0/index", "part"),
+    for words, start, kind in (
+        ("kv cache", "book/part0/kv-cache", "lesson"),
+        ("kv cache", "questions/part0/kv-cache", "question"),
+        ("kv cache", "labs/part0", "lab"),
+        ("the mental model", "book/part0/index", "part"),
     ):
+        page = visit(f"search.html?q={words.replace(' ', '+')}")
         result = page.locator(f"#search-results li:has(> a[href^='{start}'])").first
         expect(result.locator("> .il-label")).to_have_text(kind)
+        page.context.close()
 
 
 def test_a_search_without_result_says_what_to_do(visit):

@@ -1,8 +1,8 @@
 """Which machine, which software, which commit: what a figure needs to be traced back.
 
 Nothing here fails for lack of a tool: without a GPU, without `nvidia-smi` or without a repository the field says so, and
-`record.py` decides what a record cannot do without. In a copy without a repository, the commit is read from INFER_LAB_COMMIT
-(and INFER_LAB_DIRTY=1 says that the copy had uncommitted changes).
+`record.py` decides what a record cannot do without. For a copy of the files that is no checkout of its commit, INFER_LAB_COMMIT says
+which it is (and INFER_LAB_DIRTY=1 that the copy had uncommitted changes).
 """
 
 from __future__ import annotations
@@ -140,11 +140,14 @@ def _software() -> dict[str, str]:
 
 
 def _git(root: Path) -> dict[str, Any]:
+    """INFER_LAB_COMMIT first: who sets it knows what a copy is of, and the repository of a copy may be older than its files."""
+    if "INFER_LAB_COMMIT" in os.environ:
+        return {"commit": os.environ["INFER_LAB_COMMIT"], "dirty": os.environ.get("INFER_LAB_DIRTY", "") == "1"}
     commit = _output(["git", "-C", str(root), "rev-parse", "HEAD"])
     if commit:
         changed = _output(["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"])
         return {"commit": commit, "dirty": bool(changed)}
-    return {"commit": os.environ.get("INFER_LAB_COMMIT", ""), "dirty": os.environ.get("INFER_LAB_DIRTY", "") == "1"}
+    return {"commit": "", "dirty": False}
 
 
 def _command() -> str:
