@@ -1,6 +1,6 @@
 """Every figure of the engine that PERFORMANCE asks for, each in a process of its own, so that one that fails or hangs loses no other.
 
-    python benchmarks/engine_all.py --record             # on the GPU: throughput, latency, prefill, quantization, tests, soak
+    python benchmarks/engine_all.py --record             # on the GPU: throughput, latency, tests, soak, perplexity, quantization, prefill
     python benchmarks/engine_all.py --only latency-large soak
     python benchmarks/engine_all.py --device cpu --quick # tiny sizes, to see that it runs
 
@@ -50,6 +50,8 @@ def cases(*names: str) -> tuple[str, ...]:
     return tuple(word for name in names for word in ("--case", name))
 
 
+PERPLEXITY = Job("perplexity", ("benchmarks/perplexity.py",), 150)  # alone: each of its engines takes the memory that is free
+
 # The most wanted first: what the budget cuts off is at the end.
 ON_GPU = (
     bench("throughput", 170, "throughput", "--model", SMALL, "--patience", "25", "--timeline"),
@@ -57,6 +59,7 @@ ON_GPU = (
     bench("latency-small", 60, "latency", "--model", SMALL, *cases("1x128x256", "32x1024x128", "256x512x128"), "--timeline"),
     *(Job(path.stem, ("-m", "pytest", "-s", "-p", "no:cacheprovider", str(path)), 120, check=True) for path in TESTS),
     Job("soak", ("benchmarks/soak.py",), 120, check=True),
+    PERPLEXITY,
     *(bench(f"quantization-{name}", 60, "quantization", "--scheme", name) for name in ("none", *SCHEMES)),
     bench("quantization", 30, "quantization"),  # all of them, from the rows that are there
     bench("prefill", 50, "prefill"),
@@ -121,6 +124,8 @@ def flags_of(job: Job, options: argparse.Namespace, schemes: Sequence[str]) -> l
     flags = ["--device", options.device, *(["--quick"] if options.quick else [])]
     if job.check:
         return flags
+    if job is PERPLEXITY:
+        return [*flags, "--record"] if options.record else flags
     whole = job.name == FROM_ROWS
     if whole:
         flags += [word for scheme in schemes for word in ("--scheme", scheme)]

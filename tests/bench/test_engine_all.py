@@ -42,6 +42,7 @@ def test_parts_of_a_table_are_kept_and_recorded_with_the_whole(engine_all: Modul
     jobs = {job.name: job for job in engine_all.ON_GPU}
     assert engine_all.flags_of(jobs["throughput"], options, []) == ["--device", "cuda", "--record"]
     assert engine_all.flags_of(jobs["quantization-fp8"], options, []) == ["--device", "cuda", "--resume"]
+    assert engine_all.flags_of(engine_all.PERPLEXITY, options, []) == ["--device", "cuda", "--record"]
     whole = engine_all.flags_of(jobs["quantization"], options, ["none", "fp8"])
     assert whole == ["--device", "cuda", "--scheme", "none", "--scheme", "fp8", "--record", "--resume"]
     assert engine_all.flags_of(jobs["test_engine_tokens"], options, []) == [] and engine_all.flags_of(jobs["soak"], options, []) == [
