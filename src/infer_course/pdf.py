@@ -88,7 +88,7 @@ def make(root: Path, html: Path, out: Path | None = None, wanted: Sequence[str] 
     made = []
     for document in known.values():
         if not wanted or document.name in wanted:
-            source = html / FOLDER / f"{document.name}-print.html"
+            source = html / FOLDER / f"{document.name}-print.htm"  # for a moment only, and no .html: nobody takes it for a page of the site
             source.parent.mkdir(exist_ok=True)
             source.write_text(joined(document, html), encoding="utf-8")
             try:

@@ -54,7 +54,17 @@ def test_the_questions_are_printed_by_a_browser(root: Path, html: Path, tmp_path
     monkeypatch.setenv("CHROMIUM", found)
     (made,) = pdf.make(root, html, tmp_path, ["questions"])
     assert made == tmp_path / "questions.pdf" and made.read_bytes().startswith(b"%PDF") and made.stat().st_size > 100_000
-    assert not list((html / "pdf").glob("*-print.html"))
+    assert not list((html / "pdf").glob("*-print*"))
+
+
+def test_while_it_is_printed_the_site_has_no_page_more(root: Path, html: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever lists the pages meanwhile (another test, a search index, an upload) must not find a document that is all pages at once."""
+    before = set(html.rglob("*.html"))
+    monkeypatch.setenv("CHROMIUM", str(browsers.find()))
+    pages: list[set[Path]] = []
+    monkeypatch.setattr(pdf, "_print", lambda browser, site, source, target: (pages.append(set(site.rglob("*.html"))), target)[1])
+    pdf.make(root, html, tmp_path, ["questions"])
+    assert pages == [before]
 
 
 def test_without_a_browser_or_a_site_it_says_what_to_do(root: Path, html: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
