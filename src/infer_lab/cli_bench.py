@@ -144,6 +144,8 @@ def quantization(
     quick: Quick = False,
 ) -> None:
     """Time of a decode step with the weights packed in each way, beside its own floor."""
+    if unknown := set(scheme or ()) - {"none", *SCHEMES}:
+        raise UserError(f"there is no scheme {', '.join(sorted(unknown))}; there are none, {', '.join(SCHEMES)}")
     bench = _bench("quantization", model, LARGE, device, dtype, settings, record, resume, quick)
     from infer_lab.bench import engine_measure
 

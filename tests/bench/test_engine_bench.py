@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
+from infer_lab import cli_bench
 from infer_lab.bench.engine_measure import full_batch_gaps
 from infer_lab.bench.engine_rows import Figure, Peer, Row, Rows, Timed, fill, table
 from infer_lab.bench.engine_work import Case, Floor, Job, mixed, uniform
@@ -192,3 +193,9 @@ def test_the_dense_reference_chooses_the_engines_tokens(model: str) -> None:
         for prompt, output in zip(job.prompts, outputs, strict=True):
             ids = list(prompt) + list(output.token_ids)
             assert torch.equal(reference.logits(ids[:-1], len(prompt) - 1).argmax(1), torch.tensor(output.token_ids))
+
+
+def test_an_unknown_scheme_is_refused_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_bench, "_bench", lambda *_: pytest.fail("the machine was measured first"))
+    with pytest.raises(UserError, match="no scheme w3; there are none, w8a16"):
+        cli_bench.quantization(scheme=["none", "w3"])

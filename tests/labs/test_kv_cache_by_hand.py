@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import matplotlib
-import nbformat
 import pytest
 import torch
 import torch.nn.functional as F
@@ -21,36 +19,20 @@ from infer_lab.models import llama
 from infer_lab.presets import PRESETS
 from infer_lab.worker.input_batch import InputBatch
 from infer_lab.worker.kv_cache import KVCache
+from tests.labs.lab_cells import run_cells, small_sizes
 
-ROOT = Path(__file__).parents[2]
-NOTEBOOK = ROOT / "labs" / "part0" / "kv-cache-by-hand.ipynb"
+LAB = "part0/kv-cache-by-hand"
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # tiny products: waiting for a second core costs more than it gives
-    matplotlib.use("agg")
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("INFER_LAB_QUICK", "1")
-    monkeypatch.setenv("INFER_LAB_DEVICE", "cpu")
-    monkeypatch.setenv("INFER_LAB_MEASUREMENTS", str(tmp_path))
     monkeypatch.setitem(PRESETS, "smollm2-135m", PRESETS["smollm2-135m"].with_(num_layers=3, vocab_size=2048))
-    yield
-    torch.set_num_threads(threads)
-
-
-def run_lab() -> dict:
-    """Executes every code cell in one namespace, as a kernel would."""
-    namespace: dict = {"__name__": "lab"}
-    for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
-        if cell.cell_type == "code":
-            exec(compile(cell.source, f"<{cell.id}>", "exec"), namespace)
-    return namespace
+    with small_sizes(monkeypatch, tmp_path):
+        yield
 
 
 def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
-    lab = run_lab()["lab"]
+    lab = run_cells(LAB)["lab"]
     assert (tmp_path / lab.environment.slug / "kv-cache-by-hand.json").is_file()
     assert {"kv_bytes_per_token", "step_floor_ms", "cached_ms_per_token_16", "uncached_ms_per_token_48", "speedup_48"} <= set(lab.values)
     assert {"cached", "uncached", "cached_as_called", "uncached_as_called", "predicted_cached", "predicted_uncached"} == set(lab.series)
@@ -139,4 +121,4 @@ def one_position_late(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_planted_fault_is_caught(plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     with pytest.raises(CheckFailed, match=says):
-        run_lab()
+        run_cells(LAB)
