@@ -24,13 +24,17 @@ Call = Callable[[Any], torch.Tensor]  # of a launch configuration; None takes th
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One product: x [m, k] times the transpose of a weight [n, k]. dtype: of the activations where they are 16-bit."""
+    """One product: x [m, k] times the transpose of a weight [n, k]. dtype: of the activations where they are 16-bit.
+
+    as_engine: the integers as the engine's own schemes keep them: w4a16 with zero points, w8a16 in groups.
+    """
 
     op: str
     m: int
     n: int
     k: int
     dtype: torch.dtype = torch.bfloat16
+    as_engine: bool = False
 
     @property
     def name(self) -> str:
@@ -59,12 +63,13 @@ class Product:
 
 def packed(case: Product, device: str, pack_k: int | None = None) -> PackedWeight:
     """Random words: every bit pattern is a valid weight."""
-    bits, group = (4, GROUP) if case.op == "w4a16" else (8, max(case.k, 129))
+    bits, group = (4, GROUP) if case.op == "w4a16" else (8, GROUP if case.as_engine else max(case.k, 129))
     pack_k = pack_k or default_block_k(bits, group)
     shape = (cdiv(case.n, 64), cdiv(case.k, pack_k), 64, pack_k * bits // 16)
     data = torch.randint(-32768, 32767, shape, dtype=torch.int16, device=device)
     scales = torch.rand(cdiv(case.k, group), shape[0] * 64, device=device).mul_(0.01).to(case.dtype)
-    return PackedWeight(data, scales, None, case.n, case.k, group, bits, pack_k, make_locks(case.n, device))
+    zeros = torch.randint(0, 16, scales.shape, dtype=torch.int16, device=device) if case.as_engine and bits == 4 else None
+    return PackedWeight(data, scales, zeros, case.n, case.k, group, bits, pack_k, make_locks(case.n, device))
 
 
 def eight_bit(op: str, rows: int, k: int, device: str) -> torch.Tensor:

@@ -131,6 +131,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--ops", nargs="+", default=["w4a16", "w8a16", "skinny_gemm"], choices=[*FEW, "fp8_gemm", "int8_gemm"])
     parser.add_argument("--m", nargs="+", type=int, default=[8, 16], help="batch sizes: the largest of the range each is for")
     parser.add_argument("--shapes", nargs="+", default=["28672x8192", "14336x4096", "4096x4096"], help="weights as NxK")
+    parser.add_argument("--as-engine", action="store_true", help="w4a16 with zero points and w8a16 in groups, as the engine packs them")
     parser.add_argument("--top", type=int, default=2, help="how many of the best to print")
     parser.add_argument("--log", type=Path, help="every timing, one JSON document a line")
     parser.add_argument("--only-faster", action="store_true", help="ship only what beats cuBLAS: the engine takes a shipped skinny_gemm")
@@ -140,7 +141,7 @@ def main(argv: list[str] | None = None) -> int:
         print("error: this machine has no CUDA device; kernels use their heuristics where no tuned file exists", file=sys.stderr)
         return 2
     shapes = [tuple(map(int, s.split("x"))) for s in options.shapes]
-    cases = [Product(op, m, n, k) for op in options.ops for n, k in shapes for m in options.m]
+    cases = [Product(op, m, n, k, as_engine=options.as_engine) for op in options.ops for n, k in shapes for m in options.m]
     compile_all(cases)
     best, lines = {}, []
     for case in cases:

@@ -75,8 +75,10 @@ def w4a16_kernel(
         z_at = zeros + stored
 
     acc = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
-    # Scales are not operands of the matrix product, so the compiler does not fetch them ahead: carry them one step by hand.
+    # Scales and zeros are no operands of the matrix product, so the compiler does not fetch them ahead: carry them one step by hand.
     scale = load_groups(s_at + tl.minimum(first, blocks - 1) * GROUPS // BLOCKS * wide * stride_group, stride_group, GROUPS)
+    if HAS_ZEROS:
+        zero = load_groups(z_at + tl.minimum(first, blocks - 1) * GROUPS // BLOCKS * wide * stride_group, stride_group, GROUPS)
     for step in range(first * PARTS, end * PARTS):
         block = step // PARTS
         part = step % PARTS * PART
@@ -84,7 +86,7 @@ def w4a16_kernel(
         following = tl.minimum((step + 1) // PARTS, end - 1)
         next_scale = load_groups(s_at + following * GROUPS // BLOCKS * wide * stride_group, stride_group, GROUPS)
         if HAS_ZEROS:
-            zero = load_groups(z_at + block * GROUPS // BLOCKS * wide * stride_group, stride_group, GROUPS)
+            next_zero = load_groups(z_at + following * GROUPS // BLOCKS * wide * stride_group, stride_group, GROUPS)
         x_step = x_at + (block * wide * PACK_K + part) * stride_xk
         sums = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
         for j in tl.static_range(4):
@@ -111,6 +113,8 @@ def w4a16_kernel(
                     acc += sums * scale[j // PER_GROUP].to(tl.float32)[:, None]
                     sums = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
         scale = next_scale
+        if HAS_ZEROS:
+            zero = next_zero
     finish_tile(acc, 1.0, y, stride_ym, stride_yn, n, m, M, N, tile, split, partials, locks, SPLIT_K)
 
 

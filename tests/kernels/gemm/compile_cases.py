@@ -51,7 +51,10 @@ def eight_bit(kernel: Callable[..., torch.Tensor], dtype: torch.dtype, m: int) -
 CASES: dict[str, Callable[[], object]] = {
     "w4a16 m=1 group 128": lambda: w4a16(empty(1, K), packed(4, 128, 256, False)),
     "w4a16 m=16 group 64 zeros": lambda: w4a16(empty(16, K), packed(4, 64, 256, True)),
+    "w4a16 m=1 group 128 zeros": lambda: w4a16(empty(1, K), packed(4, 128, 256, True)),
+    "w4a16 m=64 group 128 zeros": lambda: w4a16(empty(64, K), packed(4, 128, 256, True)),
     "w4a16 m=512 group 128": lambda: w4a16(empty(512, K), packed(4, 128, 256, False)),
+    "w4a16 m=512 group 128 zeros": lambda: w4a16(empty(512, K), packed(4, 128, 256, True)),
     "w4a16 m=16 minima": lambda: w4a16(empty(16, K), packed(4, 32, 128, False, minima=True)),
     "w8a16 m=16 per row": lambda: w8a16(empty(16, K), packed(8, K, 128, False)),
     "skinny m=16": lambda: skinny_gemm(empty(16, K), empty(N, K), locks=make_locks(N, "meta")),
