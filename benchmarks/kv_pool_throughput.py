@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from infer_lab import LLM, SamplingParams
-from infer_lab.bench import Record
+from infer_lab.bench import Record, engine_rows
 from infer_lab.bench.limits import LimitSizes, matmul, read_stream
 from infer_lab.bench.timer import percentile
 from infer_lab.calculator import decode_step_bytes, kv_bytes_per_token, pages, prefill_flops
@@ -30,15 +32,7 @@ from infer_lab.core.request import Request
 from infer_lab.errors import UserError
 from infer_lab.units import Quantity
 
-SOURCES = (
-    "benchmarks/kv_pool_throughput.py",
-    "src/infer_lab/bench/limits.py",
-    "src/infer_lab/layers/attention.py",
-    "src/infer_lab/models/llama.py",
-    "src/infer_lab/worker/input_batch.py",
-    "src/infer_lab/worker/kv_cache.py",
-    "src/infer_lab/worker/model_executor.py",
-)
+SOURCES = ("benchmarks/kv_pool_throughput.py", *(path for path in engine_rows.SOURCES if "bench/engine_" not in path))
 
 
 PATIENCE_S = 4.0
@@ -114,7 +108,8 @@ def run(llm: LLM, requests: list[Request]) -> tuple[float, list[StepRecord]]:
         scheduler.add(request)
     while scheduler.has_unfinished():
         llm.engine.step()
-        steps.append(scheduler.step_records[-1])
+        if scheduler.step_records and (not steps or scheduler.step_records[-1] is not steps[-1]):
+            steps.append(scheduler.step_records[-1])
     if llm.device.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter() - start, steps
@@ -123,23 +118,29 @@ def run(llm: LLM, requests: list[Request]) -> tuple[float, list[StepRecord]]:
 def run_pool(llm: LLM, work: Workload, pool: int) -> Outcome:
     """The backlog, up to three times, as long as PATIENCE_S allows."""
     seconds: list[float] = []
-    steps: list[StepRecord] = []
+    steps: list[tuple[StepRecord, float]] = []
     while len(seconds) < 3 and sum(seconds) < PATIENCE_S:
         taken, more = run(llm, backlog(work, llm.model_config.vocab_size))
         seconds.append(taken)
-        steps += more
-    decodes = [step for step in steps if step.decode_tokens and not step.prefill_tokens]
+        steps += zip(more, durations(more), strict=True)
+    decodes = [(step, taken) for step, taken in steps if step.decode_tokens and not step.prefill_tokens]
     if not decodes:
         raise UserError("no step was a pure decode; give more output tokens")
     return Outcome(
         pool=pool,
         tokens=work.requests * work.output,
         seconds=tuple(seconds),
-        running=sum(step.batch_size for step in decodes) / len(decodes),
-        preemptions=round(sum(step.num_preempted for step in steps) / len(seconds)),
-        usage=max(step.kv_usage for step in steps),
-        decode_steps=tuple(step.applied_at - step.scheduled_at for step in decodes),
+        running=sum(step.batch_size for step, _ in decodes) / len(decodes),
+        preemptions=round(sum(step.num_preempted for step, _ in steps) / len(seconds)),
+        usage=max(step.kv_usage for step, _ in steps),
+        decode_steps=tuple(taken for _, taken in decodes),
     )
+
+
+def durations(steps: Sequence[StepRecord]) -> list[float]:
+    """Seconds of each step. One that was launched while the one before it still ran begins when that one ends."""
+    ends = [-math.inf, *(step.applied_at for step in steps)]
+    return [step.applied_at - max(step.scheduled_at, before) for step, before in zip(steps, ends, strict=False)]
 
 
 def predicted_tok_s(model: ModelConfig, work: Workload, pool: int, width: int, bandwidth: Quantity, peak: Quantity) -> float:

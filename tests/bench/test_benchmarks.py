@@ -44,3 +44,15 @@ def test_the_cpu_path_runs_and_records(name: str, tmp_path: Path) -> None:
 def test_a_gpu_is_asked_for_by_name_where_there_is_none(name: str) -> None:
     done = run(name, "--device", "cuda", "--quick", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 2 and "no CUDA device" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_step_launched_ahead_of_the_one_before_begins_when_that_one_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from kv_pool_throughput import durations
+
+    from infer_lab.core.record import StepRecord
+
+    def step(scheduled_at: float, applied_at: float) -> StepRecord:
+        return StepRecord(*(0 for _ in StepRecord._fields))._replace(scheduled_at=scheduled_at, applied_at=applied_at)
+
+    assert durations([step(0, 2), step(1, 5), step(6, 7)]) == [2, 3, 1]

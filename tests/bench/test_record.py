@@ -126,9 +126,16 @@ def test_names_are_fit_for_files_and_ids(root: Path, name: str) -> None:
         Record(name, "Title", environment=HERE, root=root)
 
 
-def test_a_source_that_is_not_there_is_refused(root: Path) -> None:
+@pytest.mark.parametrize("gone", ["gone.py", "gone/*.py"])
+def test_a_source_that_is_not_there_is_refused(root: Path, gone: str) -> None:
     with pytest.raises(RecordError, match="not there"):
-        Record("some-test", "Title", environment=HERE, root=root, sources=["gone.py"])
+        Record("some-test", "Title", environment=HERE, root=root, sources=[gone])
+
+
+def test_a_pattern_names_each_of_its_files(root: Path) -> None:
+    (root / "other.py").write_text("")
+    record = Record("some-test", "Title", environment=HERE, root=root, sources=["*.py", "source.py"])
+    assert list(record.sources) == ["other.py", "source.py"]
 
 
 def test_a_cpu_record_stays_out_of_the_published_measurements(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def assert_near(found: Tensor, expected: Tensor, bound: float) -> None:
     assert float((found - expected).norm() / expected.norm()) < bound
 
 
-@pytest.mark.parametrize("tokens", [1, 7, 64, 300])
+@pytest.mark.parametrize("tokens", [1, 7, 64, 300, 600])
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_layer_on_the_gpu_equals_the_reference(device: torch.device, dtype: torch.dtype, name: str, tokens: int) -> None:
     generator = torch.Generator().manual_seed(tokens)
@@ -60,7 +60,7 @@ def test_a_layer_on_the_gpu_equals_the_reference(device: torch.device, dtype: to
     assert_near(found, expected, 6e-3 if dtype == torch.bfloat16 else 2e-3)
 
 
-@pytest.mark.parametrize("tokens", [1, 7, 64, 300])
+@pytest.mark.parametrize("tokens", [1, 7, 64, 300, 600])
 @pytest.mark.parametrize("bits", [(4, 4), (8, 8), (4, 8)], ids=["Q4_1", "Q8_0", "mixed"])
 def test_rows_of_a_gguf_file_on_the_gpu_equal_the_reference(
     device: torch.device, dtype: torch.dtype, bits: tuple[int, int], tokens: int

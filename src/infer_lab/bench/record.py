@@ -48,8 +48,8 @@ def measurements_dir(kind: str = "cuda", root: Path | None = None) -> Path:
 class Record:
     """Collects values and series, then writes them with their provenance.
 
-    name: the part of the id after the device ("kv-cache-by-hand"). sources: files, relative to the repository, whose change makes the
-    record out of date; their SHA-256 is stored.
+    name: the part of the id after the device ("kv-cache-by-hand"). sources: files, relative to the repository, or patterns such as
+    "src/infer_lab/worker/*.py", whose change makes the record out of date; their SHA-256 is stored.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Record:
         self.device = device
         self.root = root or repository_root()
         self.workload = dict(workload or {})
-        self.sources = {path: _sha256(self.root / path) for path in sorted(sources)}
+        self.sources = {path: _sha256(self.root / path) for path in _files(self.root, sources)}
         self.environment = environment or capture(device, command)
         self.values: dict[str, dict[str, Any]] = {}
         self.series: dict[str, dict[str, Any]] = {}
@@ -228,6 +228,12 @@ def _finite(value: Number, name: str) -> Number:
 def _check_name(name: str, where: str) -> None:
     if not _NAME.match(name):
         raise RecordError(f"{where}: the name {name!r} should be of small letters, digits, '-' and '_'")
+
+
+def _files(root: Path, sources: Iterable[str]) -> list[str]:
+    """Names of the files, sorted; a pattern that matches none stays as it is, to be missed by name."""
+    found = (sorted(path.relative_to(root).as_posix() for path in root.glob(source)) or [source] for source in sources)
+    return sorted({name for names in found for name in names})
 
 
 def _sha256(path: Path) -> str:

@@ -25,6 +25,7 @@ KINDS: Mapping[str, str] = MappingProxyType({
     "rope_kv_write": "rope and KV write", "silu_mul": "activation", "_sampling_kernels": "sampling", "logprobs": "log-probabilities",
     "skinny_gemm": "matrix products", "w4a16": "quantized products", "w8a16": "quantized products", "_w8a8": "quantized products",
     "_hopper_fp8_kernel": "quantized products", "_gemm": "quantized products", "quantize_rows": "rows to 8 bits",
+    "dequantize_weight": "weights to 16 bits",
 })  # fmt: skip
 """Module of `infer_lab.kernels` → what its kernels do."""
 _CUBLAS = re.compile(r"gemm|gemv|nvjet|cutlass|cublas|splitk", re.IGNORECASE)

@@ -17,10 +17,10 @@ from infer_lab.quant.linear import QuantizedLinear
 from infer_lab.quant.row_scaled import FP8Linear, INT8Linear
 from infer_lab.quant.scheme import AS_STORED, SCHEMES, Scheme
 from infer_lab.quant.stored import StoredLinear
-from infer_lab.quant.weight_only import W4A16Linear, W8A16Linear
+from infer_lab.quant.weight_only import WeightOnlyLinear
 
 LINEARS: dict[str, type[QuantizedLinear]] = {
-    "w8a16": W8A16Linear, "w4a16": W4A16Linear, "fp8": FP8Linear, "int8": INT8Linear, AS_STORED: StoredLinear
+    "w8a16": WeightOnlyLinear, "w4a16": WeightOnlyLinear, "fp8": FP8Linear, "int8": INT8Linear, AS_STORED: StoredLinear
 }  # fmt: skip
 
 

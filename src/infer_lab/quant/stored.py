@@ -6,7 +6,6 @@ of one format; rows in floats stay so. How many there are is known when the last
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
@@ -14,18 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from infer_lab.kernels.pack import PackedWeight, QuantizedWeight, pack_weight
+from infer_lab.kernels.pack import QuantizedWeight, pack_weight
 from infer_lab.quant.linear import QuantizedLinear
-from infer_lab.quant.weight_only import block_columns, dequantize_packed
+from infer_lab.quant.weight_only import block_columns, dequantize_packed, packed_product
 
 _SMALLEST_BLOCK = {4: 64, 8: 32}  # columns: where no block divides a row, its last one is padded
-
-
-def _kernel(bits: int) -> Callable[[Tensor, PackedWeight], Tensor]:
-    from infer_lab.kernels.w4a16 import w4a16
-    from infer_lab.kernels.w8a16 import w8a16
-
-    return w4a16 if bits == 4 else w8a16
 
 
 class _PackedRows(nn.Module):
@@ -36,12 +28,9 @@ class _PackedRows(nn.Module):
         for name in ("data", "scales", "minima"):
             self.register_buffer(name, getattr(packed, name))
         self.register_buffer("locks", packed.locks, persistent=False)
-        self._kernel = _kernel(rows.bits) if packed.data.is_cuda else None
 
     def forward(self, x: Tensor) -> Tensor:
-        if self._kernel is not None:
-            return self._kernel(x, self.packed)
-        return F.linear(x.float(), self.dequantized()).to(x.dtype)
+        return packed_product(x, self.packed)
 
     def dequantized(self) -> Tensor:
         return dequantize_packed(self.packed)

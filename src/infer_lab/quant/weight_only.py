@@ -7,7 +7,6 @@ packed bytes for a CPU in float32 and a GPU in bfloat16 are the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,6 +18,8 @@ from infer_lab.kernels.pack import PackedWeight, QuantizedWeight, default_block_
 from infer_lab.quant.linear import QuantizedLinear
 
 _SMALLEST_PLANE = 16  # columns; see pack_weight
+DEQUANTIZE_FROM = 512
+"""Tokens from which a layer is unpacked once for a product in 16 bits: its arithmetic then takes longer than the pass that unpacks."""
 
 
 def block_columns(bits: int, group_size: int, columns: int) -> int | None:
@@ -52,6 +53,23 @@ def dequantize_packed(packed: PackedWeight) -> Tensor:
     return w
 
 
+def packed_product(x: Tensor, packed: PackedWeight) -> Tensor:
+    """x · Wᵀ in x's dtype, x [tokens, k]: our kernels on a GPU, plain torch over the same packed bytes on a CPU."""
+    if not x.is_cuda:
+        return F.linear(x.float(), dequantize_packed(packed)).to(x.dtype)
+    if x.shape[0] >= DEQUANTIZE_FROM:
+        from infer_lab.kernels.dequantize_weight import dequantize_weight
+
+        return F.linear(x, dequantize_weight(packed, torch.empty(packed.n, packed.k, dtype=x.dtype, device=x.device)))
+    if packed.bits == 4:
+        from infer_lab.kernels.w4a16 import w4a16
+
+        return w4a16(x, packed)
+    from infer_lab.kernels.w8a16 import w8a16
+
+    return w8a16(x, packed)
+
+
 class WeightOnlyLinear(QuantizedLinear):
     """Parts wait as integers until all rows are there, since a packed block may hold rows of two parts."""
 
@@ -82,10 +100,6 @@ class WeightOnlyLinear(QuantizedLinear):
         self.packed = PackedWeight(
             self.data, self.scales, self.zeros, self.rows, self.in_features, group, bits, block_k, locks=self.locks
         )  # fmt: skip
-        self._kernel = self._find_kernel() if self.device.type == "cuda" else None
-
-    def _find_kernel(self) -> Callable[[Tensor, PackedWeight], Tensor]:
-        raise NotImplementedError
 
     def _quantize(self, weight: Tensor, unset: bool = False) -> QuantizedWeight:
         bits, group, symmetric = self.scheme.bits, self.scheme.group_size, self.scheme.zero_bits == 0
@@ -108,23 +122,7 @@ class WeightOnlyLinear(QuantizedLinear):
             self.zeros.copy_(packed.zeros)
 
     def product(self, x: Tensor) -> Tensor:
-        if self._kernel is not None:
-            return self._kernel(x, self.packed)
-        return F.linear(x.float(), self.dequantized()).to(x.dtype)
+        return packed_product(x, self.packed)
 
     def dequantized(self) -> Tensor:
         return dequantize_packed(self.packed)
-
-
-class W8A16Linear(WeightOnlyLinear):
-    def _find_kernel(self) -> Callable[[Tensor, PackedWeight], Tensor]:
-        from infer_lab.kernels.w8a16 import w8a16
-
-        return w8a16
-
-
-class W4A16Linear(WeightOnlyLinear):
-    def _find_kernel(self) -> Callable[[Tensor, PackedWeight], Tensor]:
-        from infer_lab.kernels.w4a16 import w4a16
-
-        return w4a16

@@ -17,6 +17,7 @@ import triton
 from infer_lab.errors import UnsupportedHardwareError
 from infer_lab.kernels import precompile
 from infer_lab.kernels._gemm import make_locks
+from infer_lab.kernels.dequantize_weight import dequantize_weight
 from infer_lab.kernels.fp8_gemm import fp8_gemm
 from infer_lab.kernels.int8_gemm import int8_gemm
 from infer_lab.kernels.pack import PackedWeight
@@ -57,6 +58,7 @@ CASES: dict[str, Callable[[], object]] = {
     "w4a16 m=512 group 128 zeros": lambda: w4a16(empty(512, K), packed(4, 128, 256, True)),
     "w4a16 m=16 minima": lambda: w4a16(empty(16, K), packed(4, 32, 128, False, minima=True)),
     "w8a16 m=16 per row": lambda: w8a16(empty(16, K), packed(8, K, 128, False)),
+    "dequantize 4 bits": lambda: dequantize_weight(packed(4, 128, 256, True), empty(N, K)),
     "skinny m=16": lambda: skinny_gemm(empty(16, K), empty(N, K), locks=make_locks(N, "meta")),
     "fp8 m=16": lambda: eight_bit(fp8_gemm, torch.float8_e4m3fn, 16),
     "fp8 m=4096": lambda: eight_bit(fp8_gemm, torch.float8_e4m3fn, 4096),

@@ -14,6 +14,7 @@ import torch
 from infer_lab.errors import InvalidRequestError, QuantizationError
 from infer_lab.kernels import pack, reference_gemm
 from infer_lab.kernels._gemm import GemmConfig, make_locks
+from infer_lab.kernels.dequantize_weight import dequantize_weight
 from infer_lab.kernels.skinny_gemm import skinny_gemm
 from infer_lab.kernels.w4a16 import w4a16
 from infer_lab.kernels.w8a16 import w8a16
@@ -88,6 +89,32 @@ def test_weights_with_minima_are_rounded_to_the_dtype_once(m: int, block_k: int,
     one = pack.QuantizedWeight(q, scales.to(dtype), None, 32, 4, minima.to(dtype))
     expected = reference_gemm.dense(x, one.dequantize(torch.float64).to(dtype).to(device), torch.float64)
     assert_rounded_once(w4a16(x, weight), expected)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("bits, group", GROUPS)
+@pytest.mark.parametrize("n, k", [(70, 300), (64, 256), (1, 17)])
+def test_a_dequantized_weight_is_each_value_rounded_once(
+    bits: int, group: int | None, symmetric: bool, n: int, k: int, device: torch.device, dtype: torch.dtype
+) -> None:
+    weight = weight_of(n, k, bits, group, symmetric, torch.empty(0, dtype=dtype, device=device))
+    expected = pack.unpack_weight(weight).dequantize(torch.float64).to(dtype)
+    assert torch.equal(dequantize_weight(weight, poisoned(n, k, dtype, device)), expected)
+
+
+def test_a_dequantized_weight_with_minima_is_rounded_once(device: torch.device, dtype: torch.dtype) -> None:
+    q = torch.randint(0, 16, (66, 480), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    scales, minima = (seeded(66, 15, dtype=torch.float16, device=torch.device("cpu"), seed=seed) for seed in (1, 2))
+    weight = pack.pack_weight(pack.QuantizedWeight(q, scales, None, 32, 4, minima), 128).to(device)
+    expected = pack.unpack_weight(weight).dequantize(torch.float64)
+    assert_rounded_once(dequantize_weight(weight, poisoned(66, 480, dtype, device)), expected)
+
+
+def test_a_weight_is_not_dequantized_into_memory_of_another_shape(device: torch.device) -> None:
+    weight = weight_of(64, 32, 8, 32, True, torch.empty(0, device=device))
+    for wrong in (torch.empty(64, 33, device=device), torch.empty(32, 64, device=device).t()):
+        with pytest.raises(InvalidRequestError, match="must be contiguous and"):
+            dequantize_weight(weight, wrong)
 
 
 @pytest.mark.parametrize("block_k", [64, 128])
