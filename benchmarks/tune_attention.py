@@ -69,22 +69,32 @@ def hopper_paged_jobs() -> list[Job]:
     return jobs
 
 
-def decode_jobs(target: _common.Target) -> list[Job]:
+NARROW = {
+    "many": (Decode(64, 4096, 32, 8, 128), Decode(256, 768, 32, 8, 128)), "some": (Decode(16, 4096, 32, 8, 128),),
+    "few": (Decode(1, 32768, 32, 8, 128), Decode(1, 4096, 32, 8, 128)),
+}  # fmt: skip
+"""Four query heads on a KV head, in 16 rows."""
+WIDE = {
+    "many": (Decode(512, 2048, 32, 1, 128),), "some": (Decode(64, 4096, 32, 1, 128),),
+    "few": (Decode(8, 32768, 32, 1, 128), Decode(1, 32768, 32, 1, 128), Decode(8, 4096, 32, 1, 128)),
+}  # fmt: skip
+"""32 rows: a single KV head, or a few draft tokens to verify. Parts are larger, so merging many of them costs more."""
+
+
+def decode_jobs(target: _common.Target, rows: int) -> list[Job]:
     jobs = []
-    shapes = {
-        "many": (Decode(64, 4096, 32, 8, 128), Decode(256, 768, 32, 8, 128)), "some": (Decode(16, 4096, 32, 8, 128),),
-        "few": (Decode(1, 32768, 32, 8, 128), Decode(1, 4096, 32, 8, 128)),
-    }  # fmt: skip
     tiles = [(64, 4, stages) for stages in (3, 5, 7)] + [(128, warps, stages) for warps, stages in itertools.product((4, 8), (3, 5))]
-    for (bits, kind), (size, members) in itertools.product(((16, None), (8, _common.FP8)), shapes.items()):
-        for (n, warps, stages), programs, least in itertools.product(tiles, (1, 2, 3, 4), (128, 256) if size == "few" else (256,)):
+    kinds = ((16, None), (8, _common.FP8)) if rows == 16 else ((16, None),)
+    least_keys = {"few": (128, 256) if rows == 16 else (256, 512, 1024)}
+    for (bits, kind), (size, members) in itertools.product(kinds, (NARROW if rows == 16 else WIDE).items()):
+        for (n, warps, stages), programs, least in itertools.product(tiles, (1, 2, 3, 4), least_keys.get(size, (256,))):
             if 2 * ((stages - 1) // 2 + 1) * n * 128 * bits // 8 > target.shared_memory or least < n or (size == "many" and programs == 3):
                 continue
             config = DecodeConfig(n, warps, stages, programs, least)
             for shape in members:
                 build = functools.partial(paged_decode_case, shape, cache_dtype=kind, config=config, target=target)
-                entry, name = ("paged_decode", f"d128-{bits}bit-rows16-{size}"), f"b{shape.batch}s{shape.seq}"
-                jobs.append(Job(entry, name, build, config, graph=True, compiles=(bits, n, warps, stages, size)))
+                entry, name = ("paged_decode", f"d128-{bits}bit-rows{rows}-{size}"), f"b{shape.batch}s{shape.seq}"
+                jobs.append(Job(entry, name, build, config, graph=True, compiles=(rows, bits, n, warps, stages, size)))
     return jobs
 
 
@@ -113,7 +123,7 @@ def compile_job(build: Callable[[str], Callable[[], Any]]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--families", nargs="+", default=["hopper", "paged", "decode", "norm", "sampling"])
+    parser.add_argument("--families", nargs="+", default=["hopper", "paged", "decode", "decode-wide", "norm", "sampling"])
     parser.add_argument("--log", type=Path, help="every timing, one JSON document a line")
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--ship", action="store_true", help="merge the best into the configurations that the kernels use")
@@ -123,8 +133,8 @@ def main() -> int:
         return 2
     target, start = _common.target_of(torch.device("cuda")), time.monotonic()
     families: dict[str, Callable[[], list[Job]]] = {
-        "hopper": hopper_jobs, "paged": hopper_paged_jobs, "decode": functools.partial(decode_jobs, target), "norm": norm_jobs,
-        "sampling": sampling_jobs,
+        "hopper": hopper_jobs, "paged": hopper_paged_jobs, "norm": norm_jobs, "sampling": sampling_jobs,
+        "decode": functools.partial(decode_jobs, target, 16), "decode-wide": functools.partial(decode_jobs, target, 32),
     }  # fmt: skip
     jobs = [job for name in options.families for job in families[name]()]
     keys = [(j.entry, j.compiles or (j.workload, j.config)) for j in jobs]
