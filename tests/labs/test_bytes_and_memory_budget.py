@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import nbformat
 import pytest
 from torch import nn
 from torch.nn import functional as F
 
-from infer_course.labkit import CheckFailed
+from infer_course.labkit import CheckFailed, check
 from infer_lab import calculator
 from infer_lab.core.scheduler import Scheduler
 from infer_lab.engine import memory
@@ -18,7 +20,7 @@ from infer_lab.layers.kv_layer import KVLayer
 from infer_lab.models.llama import GatedMLP, LlamaModel
 from infer_lab.presets import PRESETS
 from infer_lab.worker.kv_cache import KVCache
-from tests.labs.lab_cells import run_cells, small_sizes
+from tests.labs.lab_cells import ROOT, run_cells, small_sizes
 
 LAB = "part2/bytes-and-memory-budget"
 
@@ -106,3 +108,27 @@ def test_a_planted_fault_is_caught(plant: Callable[[pytest.MonkeyPatch], None], 
     plant(monkeypatch)
     with pytest.raises(CheckFailed, match=says):
         run_cells(LAB)
+
+
+def ask_the_card(free: int, total: int, reserved: int = 80) -> dict:
+    """The cell that asks CUDA who holds the memory, on a made-up card."""
+    cuda = SimpleNamespace(mem_get_info=lambda: (free, total), memory_reserved=lambda: reserved)
+    names = {
+        "torch": SimpleNamespace(cuda=cuda), "device": lambda: "cuda", "check": check, "prompt": 8, "peaks": {16: 3}, "graph_bytes": 1,
+        "weights_allocated": 15, "pool_allocated": 64,
+    }  # fmt: skip
+    cells = nbformat.read(ROOT / "labs" / f"{LAB}.ipynb", as_version=4).cells
+    exec(next(cell.source for cell in cells if cell.id == "budget"), names)
+    return names
+
+
+def test_the_card_is_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ask_the_card(free=58, total=140)
+    assert names["total"] == 140 and names["parts"]["context, libraries, other"] == 2
+    assert "KV pool" in (shown := capsys.readouterr().out) and "45.7% of the card" in shown
+
+
+@pytest.mark.parametrize(("free", "total"), [(140, 58), (70, 140)], ids=["swapped", "more free than is left"])
+def test_a_card_whose_parts_do_not_add_up_is_noticed(free: int, total: int) -> None:
+    with pytest.raises(CheckFailed, match="no part of the card is negative"):
+        ask_the_card(free, total)
