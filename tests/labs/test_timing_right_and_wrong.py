@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from infer_course.labkit import CheckFailed
+from infer_lab import bench
 from infer_lab.bench import timer
+from infer_lab.bench.rounds import one_of_many
 from infer_lab.bench.timer import Timing
 from tests.labs.lab_cells import run_cells, small_sizes
 
@@ -24,7 +26,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
     lab = run_cells(LAB)["lab"]
     assert (tmp_path / lab.environment.slug / "timing-right-and-wrong.json").is_file()
-    assert {"not_synchronized_us", "measured_rate", "profiler_slowdown"} <= set(lab.values)
+    assert {"not_synchronized_us", "measured_rate", "profiler_slowdown", "small_one_of_many_matrices_in_turn_us"} <= set(lab.values)
 
 
 def samples_of(monkeypatch: pytest.MonkeyPatch, change: Callable) -> None:
@@ -61,6 +63,26 @@ def per_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Timing, "per", lambda self, count: self)
 
 
+def forgets_to_divide_by_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        bench, "one_of_many", lambda calls, *args, count, **options: one_of_many(calls, *args, count=count, **options).per(1 / count)
+    )
+
+
+def divides_by_the_operands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right while each operand is used once."""
+
+    def of_operands(calls, *args, count, **options):
+        return one_of_many(calls, *args, count=count, **options).per(len(calls) / count)
+
+    monkeypatch.setattr(bench, "one_of_many", of_operands)
+
+
+def stays_on_one_operand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every call finds its data in the cache."""
+    monkeypatch.setattr(bench, "one_of_many", lambda calls, *args, **options: one_of_many(calls[:1], *args, **options))
+
+
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
@@ -71,6 +93,9 @@ def per_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
         (does_not_sort, "whatever the order"),
         (mean_for_median, "warm-up calls|does not move for one disturbed sample"),
         (per_of_the_whole, "a quarter"),
+        (forgets_to_divide_by_the_calls, "share its start"),
+        (divides_by_the_operands, "share its start"),
+        (stays_on_one_operand, "use every operand"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
