@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from infer_lab.errors import InvalidRequestError, UnsupportedHardwareError, UnsupportedOptionError
 from infer_lab.kernels.teaching import banks, softmax
+from infer_lab.kernels.teaching.read_again import read_again, stride
 from infer_lab.kernels.teaching.strided_copy import sectors_touched, strided_copy
 from infer_lab.kernels.teaching.tiled_matmul import tiled_matmul
 from infer_lab.kernels.teaching.transpose import transpose
@@ -29,6 +30,17 @@ def test_vector_add_covers_the_last_partial_block(n: int, device: torch.device) 
 def test_strided_copy_is_a_slice(n: int, stride: int, device: torch.device) -> None:
     x = drawn(n, device=device)
     assert torch.equal(strided_copy(x, stride, block=128), x[::stride])
+
+
+@pytest.mark.parametrize(("steps", "passes"), [(1, 1), (1, 3), (3, 2)])
+def test_read_again_reads_every_element_once_a_pass(steps: int, passes: int, device: torch.device) -> None:
+    x = drawn(steps * stride(device, 64), device=device)
+    torch.testing.assert_close(read_again(x, passes, tile=64).sum(), passes * x.sum(), rtol=1e-4, atol=1e-3)
+
+
+def test_read_again_refuses_a_part_of_a_step(device: torch.device) -> None:
+    with pytest.raises(InvalidRequestError, match="multiple of"):
+        read_again(drawn(stride(device, 64) + 1, device=device), 1, tile=64)
 
 
 def test_sectors_grow_with_the_stride_until_each_value_costs_one() -> None:
