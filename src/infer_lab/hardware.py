@@ -68,7 +68,9 @@ _ADA = "https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-a
 _DRIVER = "driver total: nvidia-smi, github.com/modal-labs/modal-client/pull/2797"
 _A100_CHECK = f"2026-11-29, stas00/ml-engineering; {_DRIVER}"
 _H100_CHECK = f"2026-11-29, glennklockwood.com/garden/processors/h100; {_DRIVER}"
-_H200_CHECK = "2026-11-29, glennklockwood.com/garden/processors/h100; driver total: nvidia-smi"
+_H200_CHECK = (
+    "2026-11-29, glennklockwood.com/garden/processors/h100; driver total: nvidia-smi; L2: what the driver reports, 60 MiB (2026-11-30)"
+)
 _L4_CHECK = f"2026-11-29, half of the sheet's 242 and 485 with sparsity; {_DRIVER}"
 _4090_CHECK = "2026-11-29, float32 accumulation (float16 accumulation doubles it); driver total: nvidia-smi"
 
@@ -77,7 +79,7 @@ _ALL = (
     _gpu("a100_80gb", "A100 SXM 80 GB", 80, 81_920, 2039, 312, None, 40, 108, 163, "8.0", _A100, _A100_CHECK),
     _gpu("a100_80gb_pcie", "A100 PCIe 80 GB", 80, 81_920, 1935, 312, None, 40, 108, 163, "8.0", _A100, _A100_CHECK),
     _gpu("h100_80gb", "H100 SXM 80 GB", 80, 81_559, 3350, 989.4, 1978.9, 50, 132, 227, "9.0", _H100, _H100_CHECK),
-    _gpu("h200_141gb", "H200 SXM 141 GB", 141, 143_771, 4800, 989.4, 1978.9, 50, 132, 227, "9.0", _H200, _H200_CHECK),
+    _gpu("h200_141gb", "H200 SXM 141 GB", 141, 143_771, 4800, 989.4, 1978.9, 60, 132, 227, "9.0", _H200, _H200_CHECK),
     _gpu("l4", "L4 24 GB", 24, 23_034, 300, 121, 242.5, 48, 58, 99, "8.9", _L4, _L4_CHECK),
     _gpu("rtx_4090", "GeForce RTX 4090 24 GB", 24, 24_564, 1008, 165.2, 330.3, 72, 128, 99, "8.9", _ADA, _4090_CHECK),
 )  # fmt: skip
