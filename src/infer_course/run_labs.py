@@ -8,6 +8,7 @@ for them, and the processor has cores to spare.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -43,6 +44,9 @@ def main(argv: list[str] | None = None) -> int:
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("stopped" + ("; the outputs of the labs before this one are stored" if options.store else ""), file=sys.stderr)
+        return 130
     if failed:
         print(f"error: these labs failed: {', '.join(failed)}", file=sys.stderr)
     return 2 if failed else 0
@@ -105,7 +109,7 @@ def _make_ready(path: Path, options: Options) -> _Ready:
 
     notebook = nbformat.read(path, as_version=4)
     progress = _Progress(sum(c.cell_type == "code" for c in notebook.cells))
-    arguments = ["--IPKernelApp.log_level=40"]
+    arguments = ["--IPKernelApp.log_level=50"]
     if options.device.startswith("cuda"):
         arguments.append("--IPKernelApp.exec_lines=import torch as _torch, matplotlib.pyplot as _pyplot, infer_course.labkit as _labkit")
     client = NotebookClient(
@@ -140,6 +144,12 @@ def run(lab: _Ready, options: Options) -> None:
         ) from None
     except DeadKernelError:
         raise RunError(f"{path.name}, {progress.where(notebook)}: the kernel died (out of memory?)") from None
+    except AssertionError:
+        if lab.client.km is not None:
+            raise
+        # nbclient has caught Ctrl-C or SIGTERM and ended the kernel; its tasks that still wait for it would each leave a traceback
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        raise KeyboardInterrupt from None
     seconds = time.perf_counter() - start
     print(f"    {progress.total} cells in {seconds:.1f} s", flush=True)
     if options.store:

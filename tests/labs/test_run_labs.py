@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -86,3 +88,12 @@ def test_an_unknown_lab_is_refused_with_the_known_ones(root: Path, capsys: pytes
     notebook(root, "one", "pass")
     assert run_labs.main(["--only", "two"]) == 2
     assert "no lab is called two; there are: one" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_the_kernel_and_says_so_in_a_line(root: Path) -> None:
+    notebook(root, "a-good", "print(6 * 7)")
+    notebook(root, "b-long", "import os, signal\nos.kill(os.getppid(), signal.SIGINT)\nsignal.pause()")
+    command = [sys.executable, "-m", "infer_course.run_labs", "--store", "--keep-going"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 130
+    assert done.stderr == "stopped; the outputs of the labs before this one are stored\n"
