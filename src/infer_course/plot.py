@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from math import ceil
 from textwrap import wrap
 
 from infer_course.axes import Axis, axis, plain
 
 KINDS = ("measured", "predicted", "limit", "peer")
 CHAR = 6.9  # mean width of a bold 13 px character in the system faces, with a little air
+MARK_WIDTH = 13  # of a mark beside a name
+FEW_POINTS, MARKS = 40, 16  # each point of a line is marked up to so many; of more, about so many
 ROW, NAME_WIDTH, LEGEND_WIDTH = 15.5, 24, 44  # a row of a name, in pixels, and how many characters it holds before it breaks
 
 
@@ -23,7 +26,7 @@ class Line:
     """One series: its points in order of x, and the 10th and 90th percentiles of y where they were recorded.
 
     joined=False draws points only. A single point is a place of its own: a large dot with its name beside it. dots: mark the points of the
-    line (None: those of measured and peer lines, where they are few).
+    line (None: those of measured and peer lines, where they are few; see `Plot.marked`).
     """
 
     name: str
@@ -34,12 +37,6 @@ class Line:
     p90: tuple[float, ...] = ()
     joined: bool = True
     dots: bool | None = None
-
-    @property
-    def dotted(self) -> bool:
-        if self.dots is not None:
-            return self.dots
-        return not self.joined or (self.kind in ("measured", "peer") and len(self.x) <= 40)
 
     @property
     def is_place(self) -> bool:
@@ -60,6 +57,22 @@ class Plot:
     @property
     def curves(self) -> tuple[Line, ...]:
         return tuple(line for line in self.lines if not line.is_place)
+
+    def marked(self, line: Line) -> range:
+        """The points of a line that bear a mark. Of many points some do, where another line is of the same kind."""
+        every = range(len(line.x))
+        if line.dots is not None:
+            return every if line.dots else range(0)
+        if not line.joined:
+            return every
+        if line.kind not in ("measured", "peer"):
+            return range(0)
+        if len(line.x) <= FEW_POINTS:
+            return every
+        return every[:: ceil(len(line.x) / MARKS)] if self.has_twins(line) else range(0)
+
+    def has_twins(self, line: Line) -> bool:
+        return sum(other.kind == line.kind for other in self.curves) > 1
 
     @property
     def all_x(self) -> list[float]:
@@ -91,7 +104,7 @@ def draw(plot: Plot, key: str, narrow: bool = False) -> str:
         frame = Frame(360, 300 + names, left, 348, 34 + names, 0)
         frame = Frame(frame.width, frame.height, left, frame.right, frame.top, frame.height - 44)
     else:
-        room = max((len(part) for line in plot.curves for part in _wrapped(line.name)), default=0) * CHAR + 14
+        room = max((len(part) for line in plot.curves for part in _wrapped(line.name)), default=0) * CHAR + 14 + MARK_WIDTH
         frame = Frame(720, 400, left, 720 - room, 36, 400 - 46)
     x = axis(plot.all_x, frame.left, frame.right, plot.x_log, 5 if narrow else 8)
     y = axis(plot.all_y, frame.bottom, frame.top, plot.y_log, 6, from_zero=not plot.y_log)
@@ -99,9 +112,9 @@ def draw(plot: Plot, key: str, narrow: bool = False) -> str:
         f'<svg class="il-plot il-plot--{"narrow" if narrow else "wide"}" viewBox="0 0 {frame.width:g} {frame.height:g}" role="img" '
         f'aria-labelledby="{key}-t"><title id="{key}-t">{escape(plot.title)}</title>',
         *_grid(plot, frame, x, y, narrow),
-        *(_line(line, x, y, number) for number, line in enumerate(plot.lines) if not line.is_place),
+        *(_line(line, plot.marked(line), x, y, number) for number, line in enumerate(plot.curves)),
         *(_place(line, frame, x, y) for line in plot.lines if line.is_place),
-        *(_names_above(plot.curves) if narrow else _names_at_ends(plot.curves, frame, x, y)),
+        *(_names_above(plot) if narrow else _names_at_ends(plot, frame, x, y)),
         "</svg>",
     ]
     return "".join(parts)
@@ -124,7 +137,7 @@ def _grid(plot: Plot, frame: Frame, x: Axis, y: Axis, narrow: bool) -> list[str]
     return parts
 
 
-def _line(line: Line, x: Axis, y: Axis, number: int) -> str:
+def _line(line: Line, marked: range, x: Axis, y: Axis, number: int) -> str:
     points = [(x.at(a), y.at(b)) for a, b in zip(line.x, line.y, strict=True)]
     parts = []
     if line.p10 and line.p90:
@@ -133,10 +146,9 @@ def _line(line: Line, x: Axis, y: Axis, number: int) -> str:
         parts.append(f'<polygon class="il-band il-k-{line.kind}" points="{_coordinates([*upper, *reversed(lower)])}"/>')
     if line.joined:
         parts.append(f'<polyline class="il-line il-k-{line.kind}" points="{_coordinates(points)}"/>')
-    if line.dotted:
-        for (px, py), a, b in zip(points, line.x, line.y, strict=True):
-            said = f"<title>{escape(line.name)}: {plain(b)} at {plain(a)}</title>"
-            parts.append(f'<g class="il-dot il-k-{line.kind}">{said}{_marker(px, py, number)}</g>')
+    for i in marked:
+        said = f"<title>{escape(line.name)}: {plain(line.y[i])} at {plain(line.x[i])}</title>"
+        parts.append(f'<g class="il-dot il-k-{line.kind}">{said}{_marker(*points[i], number)}</g>')
     return "".join(parts)
 
 
@@ -167,16 +179,21 @@ def _wrapped(name: str) -> list[str]:
     return wrap(name, NAME_WIDTH) or [""]
 
 
-def _names_at_ends(lines: Sequence[Line], frame: Frame, x: Axis, y: Axis) -> list[str]:
-    """Each name where its line ends, pushed apart where they would cover each other, with a hairline back where one had to move."""
-    ends = sorted(((y.at(line.y[-1]), x.at(line.x[-1]), line) for line in lines), key=lambda end: end[0])
-    heights = [ROW * len(_wrapped(line.name)) + 2 for _, _, line in ends]
-    start, parts = frame.right + 10, []
-    for (at, end, line), middle in zip(ends, apart([at for at, _, _ in ends], heights, frame.top - 20, frame.bottom + 4), strict=True):
+def _names_at_ends(plot: Plot, frame: Frame, x: Axis, y: Axis) -> list[str]:
+    """Each name where its line ends, pushed apart where they would cover each other, with a hairline back where one had to move, and with
+    the line's mark where others of its kind have another."""
+    ends = sorted(((y.at(line.y[-1]), x.at(line.x[-1]), number, line) for number, line in enumerate(plot.curves)), key=lambda end: end[0])
+    heights = [ROW * len(_wrapped(line.name)) + 2 for *_, line in ends]
+    edge, parts = frame.right + 10, []
+    middles = apart([at for at, *_ in ends], heights, frame.top - 20, frame.bottom + 4)
+    for (at, end, number, line), middle in zip(ends, middles, strict=True):
         if abs(middle - at) > 5 or end < frame.right - 6:
-            parts.append(f'<polyline class="il-leader" points="{end + 6:.1f},{at:.1f} {start - 2:.1f},{middle:.1f}"/>')
-        rows = _wrapped(line.name)
+            parts.append(f'<polyline class="il-leader" points="{end + 6:.1f},{at:.1f} {edge - 2:.1f},{middle:.1f}"/>')
+        rows, start = _wrapped(line.name), edge
         first = middle - ROW * (len(rows) - 1) / 2 + 4.4
+        if plot.marked(line) and plot.has_twins(line):
+            parts.append(f'<g class="il-dot il-k-{line.kind}">{_marker(edge + 4, first - 4.4, number)}</g>')
+            start += MARK_WIDTH
         spans = "".join(f'<tspan x="{start:.1f}" y="{first + ROW * n:.1f}">{escape(row)} </tspan>' for n, row in enumerate(rows))
         parts.append(f'<text class="il-name il-k-{line.kind}">{spans}</text>')
     return parts
@@ -203,12 +220,12 @@ def _legend_height(name: str) -> float:
     return 19 + ROW * (len(_legend_rows(name)) - 1)
 
 
-def _names_above(lines: Sequence[Line]) -> list[str]:
+def _names_above(plot: Plot) -> list[str]:
     parts, at = [], 36.0
-    for number, line in enumerate(lines):
+    for number, line in enumerate(plot.curves):
         if line.joined:
             parts.append(f'<line class="il-line il-k-{line.kind}" x1="0" x2="26" y1="{at - 4.5:g}" y2="{at - 4.5:g}"/>')
-        if line.dotted:
+        if plot.marked(line):
             parts.append(f'<g class="il-dot il-k-{line.kind}">{_marker(13, at - 4.5, number)}</g>')
         rows = enumerate(_legend_rows(line.name))
         spans = "".join(f'<tspan x="34" y="{at + ROW * n:g}">{escape(row)} </tspan>' for n, row in rows)

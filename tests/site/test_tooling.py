@@ -122,6 +122,16 @@ def test_a_plot_draws_each_kind_in_its_own_way_and_escapes_what_people_write():
     assert re.search(r"aria-labelledby=\"key-t\"", svg)
 
 
+def test_lines_of_one_kind_are_told_apart_by_their_marks_however_many_points_they_have():
+    many = tuple(float(i) for i in range(1, 101))
+    one, other = (Line(name, "measured", many, many) for name in ("one", "other"))
+    alone = draw(Plot("t", "x", "y", (one,)), "key")
+    assert "il-dot" not in alone
+    both = draw(Plot("t", "x", "y", (one, other)), "key")
+    circles, squares = both.count("<circle"), both.count("<rect")
+    assert circles == squares and 10 <= circles <= 20, "some of the points, and the mark beside the name"
+
+
 @given(st.floats(min_value=1e-6, max_value=1e8, allow_nan=False))
 def test_a_tick_says_its_value(value):
     assert math.isclose(float(plain(value).replace(",", "")), value, rel_tol=0.6, abs_tol=5e-5)
