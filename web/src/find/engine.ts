@@ -66,7 +66,7 @@ interface Query {
 type Looked = Map<number, { score: number; terms: string[] }>;
 
 /** What explains stands before what lists. */
-const WEIGHT: Record<Kind, number> = { question: 1, lesson: 1, lab: 0.7, record: 0.5, set: 0.5, planned: 0.5, part: 0.15, page: 0.25 };
+const WEIGHT: Record<Kind, number> = { question: 1, lesson: 1, lab: 0.7, record: 0.3, set: 0.5, planned: 0.5, part: 0.15, page: 0.25 };
 /** The section of a card that is in Chinese: quoted to those who ask in Chinese. */
 const CHINESE = "中文回答";
 const KEPT = 200;
