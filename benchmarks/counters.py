@@ -1,0 +1,95 @@
+"""Bytes by the GPU's own counters beside bytes by the formula: products, six kernels under the roofline, attention, transposes.
+
+    python benchmarks/counters.py                      # on a GPU with Nsight Compute (ncu)
+    python benchmarks/counters.py --record             # and write measurements/<device>/counters.json
+    python benchmarks/counters.py --only attention
+    python benchmarks/counters.py --device cpu --quick # no counters: each case runs once, to see that it does
+
+The last line of output is one JSON document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from infer_lab.bench import Record
+from infer_lab.bench.counters import Counted, cases_of, count
+from infer_lab.errors import UserError
+from infer_lab.teaching import counted
+
+TOPICS = {
+    "products": counted.products, "under_the_roof": counted.under_the_roof, "attention": counted.attention,
+    "transposes": counted.transposes,
+}  # fmt: skip
+SOURCES = (
+    "benchmarks/counters.py", "src/infer_lab/bench/counters.py", "src/infer_lab/teaching/counted.py",
+    "src/infer_lab/kernels/flash_prefill.py", "src/infer_lab/kernels/_hopper_prefill_kernel.py",
+    "src/infer_lab/kernels/teaching/transpose.py",
+)  # fmt: skip
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", default="cuda", help="cuda, or cpu with --quick")
+    parser.add_argument("--only", nargs="+", default=list(TOPICS), choices=list(TOPICS), metavar="TOPIC", help=", ".join(TOPICS))
+    parser.add_argument("--record", action="store_true", help="write the measurement record <device>/counters")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes without counters, to see that it runs")
+    parser.add_argument("--timeout", type=float, default=200, help="seconds for each topic (default 200)")
+    options = parser.parse_args(argv)
+    try:
+        return run_small(options.only) if options.quick else run(options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def run_small(topics: list[str]) -> int:
+    """Each case once on the CPU, without counters."""
+    ran = []
+    for topic in topics:
+        for case in TOPICS[topic](small=True):
+            case.make("cpu")()
+            ran.append(case.name)
+    print(json.dumps({"device": "cpu", "quick": True, "ran": ran}))
+    return 0
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.device == "cpu":
+        raise UserError("a CPU has no such counters; --device cpu --quick only runs the cases")
+    if not torch.cuda.is_available():
+        raise UserError("no CUDA device was found here; --device cpu --quick runs the cases without counters")
+    record = Record("counters", "Bytes by the counters and by the formula", options.device, sources=SOURCES)
+    found: dict[str, list[Counted]] = {}
+    for topic in options.only:
+        print(f"{topic}: {len(cases_of(f'infer_lab.teaching.counted:{topic}'))} cases …", file=sys.stderr, flush=True)
+        found[topic] = count(f"infer_lab.teaching.counted:{topic}", timeout=options.timeout)
+        show(topic, found[topic])
+    for one in (one for ones in found.values() for one in ones):
+        note = f"{one.kernels} kernel{'s' if one.kernels > 1 else ''}; L2 overwritten before the call"
+        record.add_value(f"{one.name}-dram", one.dram, "B", note=note, predicted=one.nbytes)
+        record.add_value(f"{one.name}-over-formula", one.over_formula, "x", note=note, predicted=1)
+    path = str(record.write()) if options.record else None
+    ratios = {one.name: round(one.over_formula, 3) for ones in found.values() for one in ones}
+    print(json.dumps({"device": record.environment.slug, "over_formula": ratios, "record": path}))
+    return 0
+
+
+def show(topic: str, found: list[Counted]) -> None:
+    table = Table(title=topic.replace("_", " "))
+    for column in ("case", "kernels", "formula, MB", "read, MB", "written, MB", "counted over formula"):
+        table.add_column(column, justify="left" if column == "case" else "right")
+    for one in found:
+        cells = [f"{one.nbytes / 1e6:,.1f}", f"{one.read / 1e6:,.1f}", f"{one.written / 1e6:,.1f}", f"{one.over_formula:.2f}"]
+        table.add_row(one.name, str(one.kernels), *cells)
+    Console(stderr=True).print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Work whose bytes a GPU's own counters can check against the formula, by topic; see `infer_lab.bench.counters`.
+
+Each function gives its cases in order. small: sizes for a test on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from infer_lab import calculator
+from infer_lab.bench.counters import Case
+
+Call = Callable[[], object]
+BF16, WIDTH = torch.bfloat16, 2  # bytes of a BF16 element
+
+
+def _randn(device: str, *shape: int, dtype: torch.dtype = BF16) -> torch.Tensor:
+    return torch.randn(*shape, device=device, dtype=dtype)
+
+
+def _product(name: str, m: int, k: int, n: int) -> Case:
+    def make(device: str) -> Call:
+        x, weight = _randn(device, m, k), _randn(device, n, k)
+        return lambda: F.linear(x, weight)
+
+    return Case(f"{name}-{m}", calculator.gemm_bytes(m, k, n).to("B").value, make)
+
+
+def products(small: bool = False) -> list[Case]:
+    """The product of the lesson on arithmetic intensity by rows: one MLP weight of Llama-3-8B, 117 MB, more than an L2."""
+    k, n = (64, 128) if small else (4096, 14_336)
+    return [_product("product", m, k, n) for m in ((1, 8) if small else (1, 16, 64, 256, 512, 1024, 4096, 16_384))]
+
+
+def under_the_roof(small: bool = False) -> list[Case]:
+    """Six kernels of torch, as the lab on the measured roofline has them."""
+    side, rows, columns, heads, kv_heads, head_dim, context = (
+        (64, 8, 64, 4, 2, 8, 32) if small else (8192, 8192, 16_384, 32, 8, 128, 65_536)
+    )
+    elements = 2**10 if small else 2**28
+
+    def addition(device: str) -> Call:
+        x, y = _randn(device, elements), _randn(device, elements)
+        return lambda: x + y
+
+    def softmax(device: str) -> Call:
+        x = _randn(device, rows, columns)
+        return lambda: torch.softmax(x, -1)
+
+    def attention(device: str) -> Call:
+        q = _randn(device, 1, kv_heads, heads // kv_heads, head_dim)
+        keys, values = (_randn(device, 1, kv_heads, context, head_dim) for _ in range(2))
+        return lambda: F.scaled_dot_product_attention(q, keys, values)
+
+    return [
+        Case("addition", 3 * WIDTH * elements, addition),
+        Case("softmax", 2 * WIDTH * rows * columns, softmax),
+        Case("attention", WIDTH * head_dim * (2 * kv_heads * context + 2 * heads), attention),
+        *(_product("square", m, side, side) for m in ((1, 4, 16) if small else (1, 64, 4096))),
+    ]
+
+
+def _standard(heads: int, n: int, d: int) -> Case:
+    def make(device: str) -> Call:
+        q, k, v = (_randn(device, heads, n, d) for _ in range(3))
+        return lambda: torch.softmax((q * d**-0.5) @ k.transpose(-1, -2), -1) @ v
+
+    elements = calculator.standard_attention_elements(n, d).value
+    return Case(f"standard-{n}-d{d}", heads * elements * WIDTH, make)
+
+
+def _flash(heads: int, n: int, d: int) -> Case:
+    def make(device: str) -> Call:
+        if device == "cpu":
+            q, k, v = (_randn(device, heads, n, d) for _ in range(3))
+            return lambda: F.scaled_dot_product_attention(q, k, v)
+        from infer_lab.kernels.flash_prefill import flash_prefill
+
+        q, k, v = (_randn(device, n, heads, d) for _ in range(3))
+        bounds = torch.tensor([0, n], device=device, dtype=torch.int32)
+        return lambda: flash_prefill(q, k, v, bounds, bounds, causal=False)
+
+    return Case(f"flash-{n}-d{d}", 4 * heads * n * d * WIDTH, make)
+
+
+def attention(small: bool = False) -> list[Case]:
+    """With and without the score matrix, by length and head_dim. Flash by the formula: q, k, v and the output once each."""
+    heads = 2 if small else 16
+    lengths = (16, 32) if small else (1024, 2048, 4096, 8192, 16_384)
+    dims = (8,) if small else (64, 128)
+    return [case(heads, n, d) for d in dims for n in lengths for case in (_standard, _flash)]
+
+
+def transposes(small: bool = False) -> list[Case]:
+    """The regression of the lab on operator triage: columns written down, and through shared memory."""
+    side = 32 if small else 8192
+
+    def make(stage: str) -> Callable[[str], Call]:
+        def build(device: str) -> Call:
+            x = _randn(device, side, side, dtype=torch.float32)
+            if device == "cpu":
+                return lambda: x.t().contiguous()
+            from infer_lab.kernels.teaching.transpose import transpose
+
+            return lambda: transpose(x, stage)
+
+        return build
+
+    return [Case(f"transpose-{stage}", 2 * 4 * side**2, make(stage)) for stage in ("direct", "swizzled")]
