@@ -1,6 +1,7 @@
 """Which kernels a running engine launches, by name: the parts that this library explains run in its own kernels.
 
-The exception: large products in 16 bits go to cuBLAS, which measures faster there (`benchmarks/gemm_notes.md`).
+The exceptions, both since they measure faster there (`benchmarks/gemm_notes.md`): large products in 16 bits go to cuBLAS, and so do those
+of weight-only layers in steps of 512 tokens or more, after a kernel of ours has unpacked the layer.
 """
 
 from __future__ import annotations
