@@ -202,12 +202,14 @@ def _run_info(options: Options, seconds: float) -> dict[str, Any]:
 
 
 def _forget_the_machine(notebook: Any) -> None:
-    """Keeps what readers see and drops what changes with each run for no reason."""
+    """Keeps what readers see and drops what changes with each run for no reason: warnings name files of the machine, progress its speed."""
     notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
     notebook.metadata.pop("widgets", None)
     notebook.metadata["language_info"] = {"name": "python"}
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
 
 
 def _require_device(device: str) -> None:

@@ -29,13 +29,15 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_outputs_are_stored_only_when_asked(root: Path) -> None:
-    path = notebook(root, "one", "import os", "print(os.environ['INFER_LAB_DEVICE'])")
+    warned = "import os, warnings\nwarnings.warn('names a file of this machine')"
+    path = notebook(root, "one", warned, "print(os.environ['INFER_LAB_DEVICE'])")
     before = path.read_bytes()
     assert run_labs.main([]) == 0
     assert path.read_bytes() == before
     assert run_labs.main(["--store"]) == 0
     stored = nbformat.read(path, as_version=4)
     assert stored.cells[1].outputs[0].text == "cpu\n"
+    assert stored.cells[0].outputs == [], "a warning is not for readers"
     assert "execution" not in stored.cells[1].metadata
     ran = LabRun.model_validate(stored.metadata["infer_course"]["run"])
     assert ran.seconds > 0 and ran.software["python"] and ran.device
