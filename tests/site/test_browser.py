@@ -164,6 +164,7 @@ def test_a_random_question_is_one_of_those_that_fit_and_back_leads_past_the_draw
     page.keyboard.press("r")
     expect(page.locator("body")).to_have_attribute("data-kind", "card")
     assert graph.cards[str(page.locator("body").get_attribute("data-card"))].kind == "calculation"
+    page.wait_for_load_state()  # the address and the text are there before the keys are
     here = page.url
     page.keyboard.press("r")
     expect(page).not_to_have_url(here)
