@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
         found[topic] = count(f"infer_lab.teaching.counted:{topic}", timeout=options.timeout)
         show(topic, found[topic])
     for one in (one for ones in found.values() for one in ones):
-        note = f"{one.kernels} kernel{'s' if one.kernels > 1 else ''}; L2 overwritten before the call"
+        note = f"{one.kernels} kernel{'s' if one.kernels > 1 else ''}; the L2 held other data before the call"
         record.add_value(f"{one.name}-dram", one.dram, "B", note=note, predicted=one.nbytes)
         record.add_value(f"{one.name}-over-formula", one.over_formula, "x", note=note, predicted=1)
     path = str(record.write()) if options.record else None

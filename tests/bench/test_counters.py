@@ -107,6 +107,11 @@ def test_who_cannot_count_says_why(tmp_path: Path, body: str, error: type[UserEr
         count("module:function", ncu=program(tmp_path, body))
 
 
+def test_a_run_that_takes_too_long_is_ended_and_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"took longer than 0\.5 s under ncu"):
+        count("module:function", ncu=program(tmp_path, "import signal\nsignal.pause()"), timeout=0.5)
+
+
 def test_without_a_profiler_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counters, "find_ncu", lambda: None)
     with pytest.raises(UnsupportedHardwareError, match="there is no `ncu` here"):

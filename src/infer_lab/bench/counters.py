@@ -3,7 +3,9 @@
 Why: bytes counted from shapes are what a kernel must move, and time tells only how long it took. Between them lie the L2, which answers
 some reads, and kernels that read twice. Counters are read by NVIDIA's Nsight Compute (`ncu`), which has to start the process that it looks
 into. So the work is named, not passed: "module:function", where the function gives the cases (`Case`) in order. They run in a process of
-their own, each once warm and with its L2 overwritten, then once under `ncu`; a tiny kernel between them tells where one ends.
+their own: each once to warm up; then another buffer is read until the L2 holds nothing else (read, not written: dirty lines would be
+written back during the call, and counted as its own); then once under `ncu`. A tiny kernel before each tells where one ends. What a call
+writes and leaves in the L2 is not counted.
 
 Clocks and caches are left as they are (`--clock-control none`, `--cache-control none`): a sequence of kernels finds in the L2 what the
 one before left there, as it does without a profiler. Times under a profiler are not times; take them with `timer`.
@@ -80,16 +82,21 @@ def count(cases: str, *, ncu: Path | None = None, timeout: float = 300) -> list[
     """
     program = ncu or find_ncu()
     if program is None:
-        raise UnsupportedHardwareError("the counters are read by Nsight Compute, and there is no `ncu` here: install it, or set the path")
+        raise UnsupportedHardwareError("the counters are read by Nsight Compute, and there is no `ncu` here: put it on the PATH")
     with tempfile.TemporaryDirectory() as folder:
         table, names = Path(folder, "counters.csv"), Path(folder, "cases.json")
         command = [
             str(program), "--clock-control", "none", "--cache-control", "none", "--profile-from-start", "off",
-            "--metrics", ",".join(METRICS.values()), "--csv", "--print-units", "base", "--log-file", str(table),
+            "--target-processes", "all", "--metrics", ",".join(METRICS.values()), "--csv", "--print-units", "base",
+            "--log-file", str(table),
             sys.executable, "-m", "infer_lab.bench.counters", cases, str(names),
         ]  # fmt: skip
         path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=os.environ | {"PYTHONPATH": path}, check=False)
+        environment = os.environ | {"PYTHONPATH": path}
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
+        except subprocess.TimeoutExpired:
+            raise UserError(f"{cases} took longer than {timeout:g} s under {program.name}: allow more, or count fewer cases") from None
         said = (table.read_text(errors="replace") if table.exists() else "") + done.stdout + done.stderr
         for sign, why in _WHY_NOT.items():
             if sign in said:
@@ -153,11 +160,11 @@ def _run(named: str, names: Path) -> None:
 
     cases = cases_of(named)
     with torch.inference_mode():
-        other = torch.empty(_FLUSH_BYTES, dtype=torch.int8, device="cuda")
+        other = torch.zeros(_FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
         for case in cases:
             call = case.make("cuda")
             call()
-            other.zero_()
+            other.sum()
             torch.cuda.synchronize()
             torch.cuda.profiler.start()
             torch.cuda._sleep(1)
