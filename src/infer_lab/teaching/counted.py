@@ -89,7 +89,7 @@ def _flash(heads: int, n: int, d: int) -> Case:
 def attention(small: bool = False) -> list[Case]:
     """With and without the score matrix, by length and head_dim. Flash by the formula: q, k, v and the output once each."""
     heads = 2 if small else 16
-    lengths = (16, 32) if small else (1024, 2048, 4096, 8192, 16_384)
+    lengths = (16, 32) if small else (1024, 2048, 4096, 8192, 16_384, 32_768)
     dims = (8,) if small else (64, 128)
     return [case(heads, n, d) for d in dims for n in lengths for case in (_standard, _flash)]
 
