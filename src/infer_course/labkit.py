@@ -8,18 +8,22 @@ depends on the machine comes from predict and compare; what check prints never d
 from __future__ import annotations
 
 import html
+import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from infer_lab.bench import Environment, Record
+from infer_lab.bench import Environment, Record, repository_root
+from infer_lab.bench.counters import TRAFFIC, Counted, Metrics, cases_of, count, find_ncu
 from infer_lab.bench.plot import COLOURS, caption, figure, line
 from infer_lab.bench.timer import Timing
+from infer_lab.errors import UnsupportedHardwareError
 from infer_lab.units import Number, Quantity, quantity
 
 __all__ = [
-    "CheckFailed", "Comparison", "Prediction", "caption", "check", "choose", "compare", "device", "figure", "line", "predict", "record",
+    "CheckFailed", "Comparison", "Counts", "Prediction", "caption", "check", "choose", "compare", "counters", "device", "figure",
+    "line", "predict", "record",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -116,6 +120,49 @@ def record(
 ) -> Record:
     """Opens a record at the start of a lab (clocks and versions are read now). Fill it, then write()."""
     return Record(name, title, device(), workload=workload, sources=sources, environment=environment)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What hardware counters said, by the name of the case. here: counted on this machine, else ours."""
+
+    cases: Mapping[str, Counted]
+    here: bool
+    who: str
+
+    def __getitem__(self, name: str) -> Counted:
+        return self.cases[name]
+
+
+def counters(topic: str, metrics: Metrics = TRAFFIC) -> Counts:
+    """Of the cases of `infer_lab.teaching.counted:<topic>`, by Nsight Compute; where it cannot look, our record of an H200.
+
+    Free what the notebook holds on the GPU before: another process runs the cases there.
+    """
+    named = f"infer_lab.teaching.counted:{topic}"
+    why = "no GPU here" if not device().startswith("cuda") else "no `ncu` here" if find_ncu() is None else ""
+    if not why and os.environ.get("INFER_LAB_QUICK") != "1":
+        import torch
+
+        torch.cuda.empty_cache()
+        try:
+            found = count(named, metrics)
+            return Counts({one.name: one for one in found}, True, "counted here by Nsight Compute")
+        except UnsupportedHardwareError as error:
+            why = str(error)
+    ours = json.loads((repository_root() / "measurements" / "h200" / "counters.json").read_text(encoding="utf-8"))
+    values = {name: entry["value"] for name, entry in ours["values"].items()}
+    cases = {
+        case.name: Counted(
+            case.name,
+            int(values[f"{case.name}-kernels"]),
+            case.nbytes,
+            {key: values[f"{case.name}-{key.replace('_', '-')}"] for key in metrics},
+        )
+        for case in cases_of(named)
+        if f"{case.name}-kernels" in values
+    }
+    return Counts(cases, False, f"not counted here ({why or 'quick'}); these are ours: {ours['device']['name']}, {ours['date'][:10]}")
 
 
 def _in(value: Number | Quantity, unit: str) -> Quantity:

@@ -16,7 +16,8 @@ from infer_lab.bench import counters
 from infer_lab.bench.counters import Counted, count, in_cases, kernels_of
 from infer_lab.errors import UnsupportedHardwareError, UserError
 
-READ, WRITTEN = counters.METRICS.values()
+DRAM = {"read": "dram__bytes_read.sum", "written": "dram__bytes_write.sum"}
+READ, WRITTEN = DRAM.values()
 BOUNDARY = "void at::cuda::<unnamed>::spin_kernel(long)"
 Kernel = tuple[str, float, float]
 
@@ -44,27 +45,43 @@ def test_each_kernel_is_added_to_its_case_in_both_layouts(groups: list[list[tupl
         kernels += [(f"kernel<{i}, float>(int, float)", read, written) for read, written in group]
     names = [(f"case-{i}", 100.0) for i in range(len(groups))]
     for table in (long_table(kernels), raw_table(kernels)):
-        found = in_cases(list(kernels_of(table)), names)
-        assert [(one.kernels, one.read, one.written) for one in found] == [
+        found = in_cases(list(kernels_of(table, DRAM)), names, DRAM)
+        assert [(one.kernels, one.values["read"], one.values["written"]) for one in found] == [
             (len(group), sum(read for read, _ in group), sum(written for _, written in group)) for group in groups
         ]
 
 
 def test_counted_bytes_are_compared_with_the_formula() -> None:
-    one = Counted("case", 1, nbytes=100, read=120, written=30)
+    one = Counted("case", 1, nbytes=100, values={"read": 120, "written": 30})
     assert (one.dram, one.over_formula) == (150, 1.5)
+
+
+def test_shares_of_a_case_are_weighted_by_the_time_of_its_kernels() -> None:
+    metrics = {key: counters.BUSY[key] for key in ("ns", "memory")}
+    kernels = [(BOUNDARY, {}), ("long", {"ns": 3000.0, "memory": 80.0}), ("short", {"ns": 1000.0, "memory": 0.0})]
+    (one,) = in_cases(kernels, [("a", 1.0)], metrics)
+    assert one.values == {"ns": 4000, "memory": 60}
+
+
+def test_only_what_takes_several_passes_has_its_caches_emptied(tmp_path: Path) -> None:
+    for metrics, control in ((counters.TRAFFIC, "none"), (counters.STORES, "none"), (counters.BUSY, "all")):
+        said = tmp_path / "said"
+        with pytest.raises(UserError):
+            count("m:f", metrics, ncu=program(tmp_path, f"Path({str(said)!r}).write_text(sys.argv[sys.argv.index('--cache-control') + 1])"))
+        assert said.read_text() == control
+        assert metrics.keys() <= counters.UNITS.keys()
 
 
 def test_a_lost_kernel_or_counter_is_named_not_guessed() -> None:
     full = [(BOUNDARY, {}), ("kernel", {"read": 1.0, "written": 2.0})]
     with pytest.raises(UserError, match="2 cases ran and the counters show 1"):
-        in_cases(full, [("a", 1.0), ("b", 1.0)])
+        in_cases(full, [("a", 1.0), ("b", 1.0)], DRAM)
     with pytest.raises(UserError, match="a: the profiler gave no dram__bytes_write"):
-        in_cases([(BOUNDARY, {}), ("kernel", {"read": 1.0})], [("a", 1.0)])
+        in_cases([(BOUNDARY, {}), ("kernel", {"read": 1.0})], [("a", 1.0)], DRAM)
     with pytest.raises(UserError, match="a: the profiler gave no kernel"):
-        in_cases([(BOUNDARY, {})], [("a", 1.0)])
+        in_cases([(BOUNDARY, {})], [("a", 1.0)], DRAM)
     with pytest.raises(UserError, match="has no value here"):
-        list(kernels_of(long_table([("kernel", 1, 2)]).replace('"1"', '"n/a"')))
+        list(kernels_of(long_table([("kernel", 1, 2)]).replace('"1"', '"n/a"'), DRAM))
 
 
 def program(folder: Path, body: str) -> Path:
@@ -85,7 +102,7 @@ def test_cases_are_counted_by_the_profiler_that_is_there(tmp_path: Path) -> None
     table = long_table([(BOUNDARY, 0, 0), ("gemm", 90, 20), ("reduce", 5, 5)])
     arguments = tmp_path / "said"
     body = f"table.write_text({table!r})\nnames.write_text(json.dumps([['a', 100.0]]))\nPath({str(arguments)!r}).write_text(repr(sys.argv))"
-    assert count("module:function", ncu=program(tmp_path, body)) == [Counted("a", 2, 100, read=95, written=25)]
+    assert count("module:function", DRAM, ncu=program(tmp_path, body)) == [Counted("a", 2, 100, {"read": 95, "written": 25})]
     said = arguments.read_text()
     assert "'--clock-control', 'none', '--cache-control', 'none'" in said and f"{READ},{WRITTEN}" in said and "'module:function'" in said
 

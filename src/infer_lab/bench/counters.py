@@ -1,14 +1,15 @@
-"""Bytes that a GPU's memory really moved, by the GPU's own counters.
+"""What a GPU's own counters say of a piece of work: bytes that the memory really moved, sectors, how busy each unit was.
 
 Why: bytes counted from shapes are what a kernel must move, and time tells only how long it took. Between them lie the L2, which answers
 some reads, and kernels that read twice. Counters are read by NVIDIA's Nsight Compute (`ncu`), which has to start the process that it looks
 into. So the work is named, not passed: "module:function", where the function gives the cases (`Case`) in order. They run in a process of
 their own: each once to warm up; then another buffer is read until the L2 holds nothing else (read, not written: dirty lines would be
 written back during the call, and counted as its own); then once under `ncu`. A tiny kernel before each tells where one ends. What a call
-writes and leaves in the L2 is not counted.
+writes and leaves in the L2 is not counted. A case that does not fit this GPU's memory is left out.
 
-Clocks and caches are left as they are (`--clock-control none`, `--cache-control none`): a sequence of kernels finds in the L2 what the
-one before left there, as it does without a profiler. Times under a profiler are not times; take them with `timer`.
+Clocks are left as they are (`--clock-control none`). `TRAFFIC` takes one pass, with the caches as they are: a sequence of kernels finds
+in the L2 what the one before left there, as it does without a profiler. `BUSY` takes several; before each `ncu` empties the caches, so
+that all passes see the same. Times under a profiler are not times; take them with `timer`.
 """
 
 from __future__ import annotations
@@ -24,11 +25,32 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from infer_lab.errors import UnsupportedHardwareError, UserError
 
-METRICS: Mapping[str, str] = {"read": "dram__bytes_read.sum", "written": "dram__bytes_write.sum"}
-"""What `Counted` calls it → the name of the counter, in bytes. Two that one pass can read: a second pass would find a warm L2."""
+Metrics = Mapping[str, str]
+"""What `Counted.values` calls it → the name of the counter. Sums are added up over the kernels of a case, shares weighted by `ns`."""
+
+TRAFFIC: Metrics = MappingProxyType({
+    "read": "dram__bytes_read.sum", "written": "dram__bytes_write.sum", "from_l2": "l1tex__m_xbar2l1tex_read_bytes.sum",
+})  # fmt: skip
+"""Bytes of the device's memory, and those that the L2 gave to the SMs, whether it had them or not. One pass reads all three."""
+STORES: Metrics = MappingProxyType({
+    "sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", "requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+})  # fmt: skip
+"""Sectors of 32 bytes that stores touched, and the warps' store instructions that touched them."""
+_SHARE = ".avg.pct_of_peak_sustained_elapsed"
+BUSY: Metrics = MappingProxyType({
+    "ns": "gpu__time_duration.sum", "memory": "dram__throughput" + _SHARE, "tensor": "sm__pipe_tensor_cycles_active" + _SHARE,
+    "issue": "sm__issue_active" + _SHARE, "sm": "sm__throughput" + _SHARE,
+})  # fmt: skip
+"""Duration, and shares of peak in percent: memory, matrix units, instructions issued, and the busiest of all units of an SM."""
+
+UNITS: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys(TRAFFIC, "B") | dict.fromkeys(STORES, "1") | dict.fromkeys(BUSY, "%") | {"ns": "ns"}
+)
+"""Of each value, for a record."""
 _BOUNDARY = "spin_kernel"  # of torch.cuda._sleep: no work of ours is called so
 _FLUSH_BYTES = 512 * 2**20
 _WHY_NOT = {
@@ -48,18 +70,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Bytes of one call of a case, all its kernels together. nbytes: those by the formula."""
+    """One call of a case, all its kernels together. nbytes: the fewest by the formula. values: what was counted."""
 
     name: str
     kernels: int
     nbytes: float
-    read: float
-    written: float
+    values: Mapping[str, float]
 
     @property
     def dram(self) -> float:
         """Bytes that the memory read and wrote."""
-        return self.read + self.written
+        return self.values["read"] + self.values["written"]
 
     @property
     def over_formula(self) -> float:
@@ -75,7 +96,7 @@ def find_ncu() -> Path | None:
     return max(installed, default=None)
 
 
-def count(cases: str, *, ncu: Path | None = None, timeout: float = 300) -> list[Counted]:
+def count(cases: str, metrics: Metrics = TRAFFIC, *, ncu: Path | None = None, timeout: float = 300) -> list[Counted]:
     """Runs the cases of "module:function" under ncu, in a process of its own. timeout: seconds for all of them.
 
     Raises UnsupportedHardwareError where the counters cannot be read, UserError where the work itself fails.
@@ -86,9 +107,9 @@ def count(cases: str, *, ncu: Path | None = None, timeout: float = 300) -> list[
     with tempfile.TemporaryDirectory() as folder:
         table, names = Path(folder, "counters.csv"), Path(folder, "cases.json")
         command = [
-            str(program), "--clock-control", "none", "--cache-control", "none", "--profile-from-start", "off",
-            "--target-processes", "all", "--metrics", ",".join(METRICS.values()), "--csv", "--print-units", "base",
-            "--log-file", str(table),
+            str(program), "--clock-control", "none", "--cache-control", "all" if "ns" in metrics else "none",
+            "--profile-from-start", "off", "--target-processes", "all", "--metrics", ",".join(metrics.values()), "--csv",
+            "--print-units", "base", "--log-file", str(table),
             sys.executable, "-m", "infer_lab.bench.counters", cases, str(names),
         ]  # fmt: skip
         path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -103,10 +124,11 @@ def count(cases: str, *, ncu: Path | None = None, timeout: float = 300) -> list[
                 raise UnsupportedHardwareError(f"the counters cannot be read: {why}")
         if not names.exists():
             raise UserError(f"{cases} did not run under {program.name}:\n" + "\n".join(said.strip().splitlines()[-8:]))
-        return in_cases(list(kernels_of(table.read_text())), [(name, nbytes) for name, nbytes in json.loads(names.read_text())])
+        ran = [(name, nbytes) for name, nbytes in json.loads(names.read_text())]
+        return in_cases(list(kernels_of(table.read_text(), metrics)), ran, metrics)
 
 
-def kernels_of(table: str) -> Iterator[tuple[str, dict[str, float]]]:
+def kernels_of(table: str, metrics: Metrics = TRAFFIC) -> Iterator[tuple[str, dict[str, float]]]:
     """Name and counters of each kernel, in the order of launch, from ncu's CSV: a row for each metric, or a column (`--page raw`)."""
     lines = table.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
@@ -118,7 +140,7 @@ def kernels_of(table: str) -> Iterator[tuple[str, dict[str, float]]]:
             continue
         _, counters = found.setdefault(row["ID"], (row["Kernel Name"], {}))
         given = {row["Metric Name"]: row["Metric Value"]} if "Metric Name" in row else row
-        counters |= {name: _number(given[metric], metric) for name, metric in METRICS.items() if metric in given}
+        counters |= {name: _number(given[metric], metric) for name, metric in metrics.items() if metric in given}
     yield from found.values()
 
 
@@ -129,8 +151,10 @@ def _number(text: str, metric: str) -> float:
         raise UserError(f"the counter {metric} has no value here ({text!r})") from None
 
 
-def in_cases(kernels: Sequence[tuple[str, Mapping[str, float]]], cases: Sequence[tuple[str, float]]) -> list[Counted]:
-    """Adds up the kernels of each case. cases: name and bytes by the formula, in the order in which they ran."""
+def in_cases(
+    kernels: Sequence[tuple[str, Mapping[str, float]]], cases: Sequence[tuple[str, float]], metrics: Metrics = TRAFFIC
+) -> list[Counted]:
+    """Puts the kernels of each case together. cases: name and bytes by the formula, in the order in which they ran."""
     groups: list[list[Mapping[str, float]]] = []
     for name, counters in kernels:
         if _BOUNDARY in name:
@@ -141,11 +165,17 @@ def in_cases(kernels: Sequence[tuple[str, Mapping[str, float]]], cases: Sequence
         raise UserError(f"{len(cases)} cases ran and the counters show {len(groups)}: was a kernel left out by a filter?")
     found = []
     for (name, nbytes), group in zip(cases, groups, strict=True):
-        missing = {metric for key, metric in METRICS.items() if any(key not in counters for counters in group)}
+        missing = {metric for key, metric in metrics.items() if any(key not in counters for counters in group)}
         if missing or not group:
             raise UserError(f"{name}: the profiler gave no {', '.join(sorted(missing)) or 'kernel'}")
-        found.append(Counted(name, len(group), nbytes, **{key: sum(counters[key] for counters in group) for key in METRICS}))
+        found.append(Counted(name, len(group), nbytes, {key: _together(key, metric, group) for key, metric in metrics.items()}))
     return found
+
+
+def _together(key: str, metric: str, group: Sequence[Mapping[str, float]]) -> float:
+    if not metric.endswith(_SHARE):
+        return sum(counters[key] for counters in group)
+    return sum(counters[key] * counters["ns"] for counters in group) / sum(counters["ns"] for counters in group)
 
 
 def cases_of(named: str) -> list[Case]:
@@ -158,12 +188,17 @@ def _run(named: str, names: Path) -> None:
     """What runs under the profiler: everything but one call of each case is outside its view."""
     import torch
 
-    cases = cases_of(named)
+    ran = []
     with torch.inference_mode():
         other = torch.zeros(_FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
-        for case in cases:
-            call = case.make("cuda")
-            call()
+        for case in cases_of(named):
+            try:
+                call = case.make("cuda")
+                call()
+            except torch.OutOfMemoryError:
+                call = None
+                torch.cuda.empty_cache()
+                continue
             other.sum()
             torch.cuda.synchronize()
             torch.cuda.profiler.start()
@@ -171,8 +206,9 @@ def _run(named: str, names: Path) -> None:
             call()
             torch.cuda.synchronize()
             torch.cuda.profiler.stop()
+            ran.append((case.name, case.nbytes))
             del call
-    names.write_text(json.dumps([(case.name, case.nbytes) for case in cases]))
+    names.write_text(json.dumps(ran))
 
 
 if __name__ == "__main__":

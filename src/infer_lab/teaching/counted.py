@@ -110,3 +110,56 @@ def transposes(small: bool = False) -> list[Case]:
         return build
 
     return [Case(f"transpose-{stage}", 2 * 4 * side**2, make(stage)) for stage in ("direct", "swizzled")]
+
+
+def suspects(small: bool = False) -> list[Case]:
+    """The five pieces of work of the lab that names bottlenecks, and what relieves each. Of many additions a few stand for all."""
+    side, many_rows, few_rows, parts, part = (64, 8, 2, 3, 64) if small else (8192, 4096, 16, 16, 256)
+    score_rows, columns, heads, head_dim, context = (8, 64, 4, 16, 64) if small else (16_384, 8192, 32, 128, 32_768)
+
+    def additions(device: str) -> Call:
+        x = torch.zeros(parts, part, device=device)
+        return lambda: [row.add_(1) for row in x]
+
+    def one_addition(device: str) -> Call:
+        x = torch.zeros(parts, part, device=device)
+        return lambda: x.add_(1)
+
+    def in_pieces(device: str) -> Call:
+        x = _randn(device, score_rows, columns, dtype=torch.float32)
+
+        def run() -> torch.Tensor:
+            e = (x - x.amax(-1, keepdim=True)).exp()
+            return e / e.sum(-1, keepdim=True)
+
+        return run
+
+    def at_once(device: str) -> Call:
+        x = _randn(device, score_rows, columns, dtype=torch.float32)
+        return lambda: torch.softmax(x, -1)
+
+    def decode(splits: int | None) -> Callable[[str], Call]:
+        def make(device: str) -> Call:
+            q, keys, values = _randn(device, 1, heads, head_dim), *(_randn(device, context // 16, 16, 1, head_dim) for _ in range(2))
+            if device == "cpu":
+                return lambda: F.scaled_dot_product_attention(q, keys.view(1, context, head_dim), values.view(1, context, head_dim))
+            from infer_lab.kernels.paged_decode import paged_decode
+
+            table = torch.arange(context // 16, dtype=torch.int32, device=device)[None]
+            ends, lengths = (torch.tensor(x, dtype=torch.int32, device=device) for x in ([0, 1], [context]))
+            return lambda: paged_decode(q, keys, values, table, ends, lengths, context, splits=splits)
+
+        return make
+
+    matrix, cache = 4 * score_rows * columns, 2 * WIDTH * context * head_dim
+    return [
+        _product("large-product", many_rows, side, side),
+        _product("one-row", 1, side, side),
+        _product("few-rows", few_rows, side, side),
+        Case("many-additions", 2 * 4 * parts * part, additions),
+        Case("one-addition", 2 * 4 * parts * part, one_addition),
+        Case("softmax-in-pieces", 8 * matrix, in_pieces),
+        Case("softmax-at-once", 2 * matrix, at_once),
+        Case("thin-decode", cache, decode(1)),
+        Case("spread-decode", cache, decode(None)),
+    ]
