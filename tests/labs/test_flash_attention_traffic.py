@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from infer_course import labkit
 from infer_course.labkit import CheckFailed
 from infer_lab.kernels import reference
 from infer_lab.teaching import attention
@@ -62,6 +64,17 @@ def ignores_the_block_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "gather_pages", in_order)
 
 
+def reads_each_key_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counters of a kernel that would hold all queries of a head at once."""
+    sound = labkit.counters
+
+    def wrong(topic: str) -> labkit.Counts:
+        found = sound(topic)
+        return replace(found, cases={name: replace(one, values={**one.values, "from_l2": one.nbytes}) for name, one in found.cases.items()})
+
+    monkeypatch.setattr(labkit, "counters", wrong)
+
+
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
@@ -69,6 +82,7 @@ def ignores_the_block_table(monkeypatch: pytest.MonkeyPatch) -> None:
         (keeps_the_scores_in_fast_memory, "standard attention moves"),
         (forgets_to_rescale, "tiling is exact"),
         (scales_twice, "tiling is exact"),
+        (reads_each_key_once, "pulls all keys and values into its SM"),
         (ignores_the_block_table, "pages change where keys lie"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

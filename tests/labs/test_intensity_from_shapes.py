@@ -9,6 +9,7 @@ import pytest
 
 from infer_course.labkit import CheckFailed
 from infer_lab import calculator
+from infer_lab.bench import counters
 from infer_lab.layers import attention
 from infer_lab.presets import PRESETS
 from tests.labs.lab_cells import run_cells, small_sizes
@@ -33,6 +34,15 @@ def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
 def forgets_input_and_output(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = calculator.gemm_intensity
     monkeypatch.setattr(calculator, "gemm_intensity", lambda m, k, n, w=2, b=2: sound(m, k, n, w, 0))
+
+
+def counters_see_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counters.Counted, "dram", property(lambda one: one.values["read"] / 2))
+
+
+def forgets_the_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = calculator.gemm_bytes
+    monkeypatch.setattr(calculator, "gemm_bytes", lambda m, k, n, w=2, b=2: sound(m, k, n, 0, b))
 
 
 def reads_every_weight_as_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +81,8 @@ def copies_kv_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     ("plant", "says"),
     [
         (forgets_input_and_output, "weight, input and output"),
+        (counters_see_half, "memory moves what the formula says"),
+        (forgets_the_weight, "its whole weight through the L2"),
         (reads_every_weight_as_16_bits, "four with 4-bit weights"),
         (counts_kv_heads_in_the_operations, "query heads and all"),
         (attention_for_one_query_head, "as query heads share a KV head"),

@@ -11,7 +11,7 @@ import pytest
 
 from infer_course.labkit import CheckFailed
 from infer_lab import hardware
-from infer_lab.bench import limits
+from infer_lab.bench import counters, limits
 from infer_lab.bench.limits import Rate
 from infer_lab.units import Quantity
 from tests.labs.lab_cells import run_cells, small_sizes
@@ -56,6 +56,10 @@ def one_bandwidth_for_every_a100(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "GPUS", MappingProxyType(rounded))
 
 
+def counts_reads_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counters.Counted, "over_formula", property(lambda one: one.values["read"] / one.nbytes))
+
+
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
@@ -64,6 +68,7 @@ def one_bandwidth_for_every_a100(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(scaled("read_stream", 1e9 / 2**30), "a read counts each byte", id="gib-called-gb"),
         pytest.param(the_peak_with_sparsity, "the ridge is the dense peak", id="sparse-peak"),
         pytest.param(one_bandwidth_for_every_a100, "the card's own bandwidth", id="a100-is-2-TB/s"),
+        pytest.param(counts_reads_only, "counters and shapes agree", id="counters-without-writes"),
     ],
 )
 def test_a_planted_fault_is_caught(plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch) -> None:

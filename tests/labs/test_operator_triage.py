@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from infer_course import labkit
 from infer_course.labkit import CheckFailed
 from infer_lab import calculator
+from infer_lab.bench import counters
 from infer_lab.kernels import reference
 from infer_lab.kernels.teaching import strided_copy
 from infer_lab.units import Quantity
@@ -54,6 +57,20 @@ def half_a_sector(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strided_copy, "SECTOR_BYTES", 64)
 
 
+def counts_bytes_for_sectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = labkit.counters
+
+    def wrong(topic: str, metrics: counters.Metrics = counters.TRAFFIC) -> labkit.Counts:
+        found = sound(topic, metrics)
+        cases = {
+            name: replace(one, values={key: 32 * value if key == "sectors" else value for key, value in one.values.items()})
+            for name, one in found.cases.items()
+        }
+        return replace(found, cases=cases)
+
+    monkeypatch.setattr(labkit, "counters", wrong)
+
+
 def adds_the_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calculator, "amdahl_speedup", lambda part, factor: Quantity(1 + part * (factor - 1), "x"))
 
@@ -66,6 +83,7 @@ def adds_the_shares(monkeypatch: pytest.MonkeyPatch) -> None:
         (gate_and_up_exchanged, "the test that people write first"),
         (rotates_backwards, "the test that people write first"),
         (half_a_sector, "eight times the sectors"),
+        (counts_bytes_for_sectors, "as many sectors a store"),
         (adds_the_shares, "15 % less time"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

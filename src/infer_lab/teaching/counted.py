@@ -86,12 +86,33 @@ def _flash(heads: int, n: int, d: int) -> Case:
     return Case(f"flash-{n}-d{d}", 4 * heads * n * d * WIDTH, make)
 
 
+def _peer(name: str, backend: str, heads: int, n: int, d: int) -> Case:
+    def make(device: str) -> Call:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        q, k, v = (_randn(device, 1, heads, n, d) for _ in range(3))
+
+        def run() -> torch.Tensor:
+            with sdpa_kernel([getattr(SDPBackend, backend)] if device != "cpu" else [SDPBackend.MATH]):
+                return F.scaled_dot_product_attention(q, k, v)
+
+        return run
+
+    return Case(f"{name}-{n}-d{d}", 4 * heads * n * d * WIDTH, make)
+
+
 def attention(small: bool = False) -> list[Case]:
-    """With and without the score matrix, by length and head_dim. Flash by the formula: q, k, v and the output once each."""
+    """With and without the score matrix, by length and head_dim. Flash by the formula: q, k, v and the output once each.
+
+    Flash is the library's kernel; beside it, for long prompts, FlashAttention-2 as torch carries it and cuDNN's kernel.
+    """
     heads = 2 if small else 16
     lengths = (16, 32) if small else (1024, 2048, 4096, 8192, 16_384, 32_768)
     dims = (8,) if small else (64, 128)
-    return [case(heads, n, d) for d in dims for n in lengths for case in (_standard, _flash)]
+    peers = {"fa2": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
+    return [case(heads, n, d) for d in dims for n in lengths for case in (_standard, _flash)] + [
+        _peer(name, backend, heads, n, dims[-1]) for n in lengths[len(lengths) // 2 :] for name, backend in peers.items()
+    ]
 
 
 def transposes(small: bool = False) -> list[Case]:
