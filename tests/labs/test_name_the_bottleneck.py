@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from infer_course import labkit
 from infer_course.labkit import CheckFailed
 from infer_lab.bench import bound
 from infer_lab.bench.bound import MachineLimits, Work
+from infer_lab.bench.counters import Metrics
 from infer_lab.units import Quantity
 from tests.labs.lab_cells import run_cells, small_sizes
 
@@ -54,6 +57,17 @@ def adds_a_launch_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Work, "__init__", lambda self, flops, nbytes, launches=1, sent=0: sound(self, flops, nbytes, launches + 1, sent))
 
 
+def reads_counters_crosswise(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = labkit.counters
+
+    def wrong(topic: str, metrics: Metrics) -> labkit.Counts:
+        found = sound(topic, metrics)
+        crossed = lambda v: {**v, "memory": v["sm"], "sm": v["memory"]}  # noqa: E731
+        return replace(found, cases={name: replace(one, values=crossed(one.values)) for name, one in found.cases.items()})
+
+    monkeypatch.setattr(labkit, "counters", wrong)
+
+
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
@@ -61,6 +75,7 @@ def adds_a_launch_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
         (forgets_launches, "the largest floor names the bound"),
         (counts_bytes_twice, r"a millisecond is 989\.4 GFLOP|the largest floor names the bound"),
         (takes_the_smallest_floor, "the largest floor names the bound"),
+        (reads_counters_crosswise, "the counters give the names"),
         (adds_a_launch_to_all, "200 launches|takes away launches only"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
