@@ -33,7 +33,7 @@ TOPICS: dict[str, tuple[Callable[..., list[Case]], tuple[Metrics, ...]]] = {
 }
 SOURCES = (
     "benchmarks/counters.py", "src/infer_lab/bench/counters.py", "src/infer_lab/teaching/counted.py",
-    "src/infer_lab/kernels/flash_prefill.py", "src/infer_lab/kernels/_hopper_prefill_kernel.py",
+    "src/infer_lab/kernels/flash_prefill.py", "src/infer_lab/kernels/_hopper_prefill_kernel.py", "src/infer_lab/kernels/_programs.py",
     "src/infer_lab/kernels/teaching/transpose.py", "src/infer_lab/kernels/paged_decode.py",
 )  # fmt: skip
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from infer_lab.errors import UnsupportedHardwareError, UnsupportedOptionError, UserError
 from infer_lab.kernels import _common, reference
-from infer_lab.kernels.flash_prefill import flash_prefill, flash_prefill_paged
+from infer_lab.kernels.flash_prefill import PrefillConfig, flash_prefill, flash_prefill_paged
+from infer_lab.kernels.hopper_prefill import HopperConfig, supported
 from infer_lab.kernels.mixed_attention import AttentionBatch, mixed_attention
 from infer_lab.kernels.paged_decode import DecodeWorkspace, paged_decode
 from tests.kernels.paged import PagedCase, assert_same_lse, packed, paged_case, relative_error
@@ -85,6 +86,25 @@ def test_packed_prompts_with_empty_ones_between(device, dtype):
         expected, expected_lse = reference.varlen_attention(q, k, v, cu, cu, 64**-0.5, causal, compute_dtype=torch.float64)
         assert relative_error(out, expected) < TOLERANCE[dtype]
         assert_same_lse(lse, expected_lse, 2 * TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("together", [1, 2, 4])
+def test_the_order_of_programs_changes_nothing(device, dtype, together):
+    lens = [70, 0, 33, 1]
+    cu = packed(lens, device)
+    g = torch.Generator().manual_seed(4)
+    q, k, v = (torch.randn(sum(lens), heads, 64, generator=g).to(device, dtype) for heads in (8, 4, 4))
+    target = _common.target_of(q.device)
+    configs: list[PrefillConfig | HopperConfig] = [PrefillConfig(32, 32, 4, 1, kv_heads_together=together)]
+    if supported(target, q, k, v, paged=False):
+        configs.append(HopperConfig(128, 2, kv_heads_together=together))
+    expected, _ = reference.varlen_attention(q, k, v, cu, cu, 64**-0.5, compute_dtype=torch.float64)
+    for config in configs:
+        out = torch.full_like(q, float("nan"))
+        flash_prefill(q, k, v, cu, cu, out=out, config=config)
+        assert relative_error(out, expected) < TOLERANCE[dtype]
+    with pytest.raises(UserError, match="3 KV heads together do not divide 4"):
+        flash_prefill(q, k, v, cu, cu, config=PrefillConfig(32, 32, 4, 1, kv_heads_together=3))
 
 
 def test_queries_that_see_no_key_give_zero_and_minus_infinity(device, dtype):

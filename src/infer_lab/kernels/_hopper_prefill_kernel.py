@@ -36,7 +36,7 @@ def _add(a, b):
 
 @gluon.jit
 def _locate_tile(cu_seqlens_q, num_requests, tile, min_query_len, BLOCK_M: gl.constexpr, REQUESTS: gl.constexpr):
-    """As flash_prefill.locate_tile."""
+    """As _programs.locate_tile."""
     layout: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
     r = gl.arange(0, REQUESTS, layout)
     start = gl.load(cu_seqlens_q + r, mask=r < num_requests, other=0)
@@ -261,14 +261,13 @@ def hopper_prefill_kernel(
     q_desc, k_desc, v_desc, out_ptr, lse_ptr, block_table, cu_seqlens_q, key_bounds, num_requests, min_query_len, scale_log2,
     k_rows_per_page, v_rows_per_page, q_head_columns, k_head_columns, v_head_columns,
     stride_ot, stride_oh, stride_lt, stride_lh, stride_table,
-    NUM_HEADS: gl.constexpr, GROUP: gl.constexpr, D: gl.constexpr, N: gl.constexpr, BOX: gl.constexpr, BLOCK_SIZE: gl.constexpr,
-    STAGES: gl.constexpr, CONSUMERS: gl.constexpr, REQUESTS: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
-    WRITE_LSE: gl.constexpr, CONSUMER_REGS: gl.constexpr, PRODUCER_REGS: gl.constexpr,
+    GROUP: gl.constexpr, HEADS_TOGETHER: gl.constexpr, D: gl.constexpr, N: gl.constexpr, BOX: gl.constexpr,
+    BLOCK_SIZE: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, REQUESTS: gl.constexpr, CAUSAL: gl.constexpr,
+    WINDOW: gl.constexpr, WRITE_LSE: gl.constexpr, CONSUMER_REGS: gl.constexpr, PRODUCER_REGS: gl.constexpr,
 ):  # fmt: skip
     BLOCK_M: gl.constexpr = CONSUMERS * CONSUMER_ROWS
-    pid = gl.program_id(0)
-    head = pid % NUM_HEADS
-    request, tile = _locate_tile(cu_seqlens_q, num_requests, pid // NUM_HEADS, min_query_len, BLOCK_M, REQUESTS)
+    head = gl.program_id(1) * HEADS_TOGETHER + gl.program_id(0) % HEADS_TOGETHER
+    request, tile = _locate_tile(cu_seqlens_q, num_requests, gl.program_id(0) // HEADS_TOGETHER, min_query_len, BLOCK_M, REQUESTS)
     exists = request < num_requests  # a program past the last tile walks one tile of nothing and stores nothing
     request = gl.minimum(request, num_requests - 1)
     q_start = gl.load(cu_seqlens_q + request)

@@ -21,23 +21,8 @@ import triton.language as tl
 from infer_lab.errors import UserError
 from infer_lab.kernels import _common
 from infer_lab.kernels._common import LOG2_E, Target, launch, next_power_of_2
+from infer_lab.kernels._programs import grid, locate_tile
 from infer_lab.kernels.hopper_prefill import HopperConfig, hopper_prefill, supported
-
-
-@triton.jit
-def locate_tile(cu_seqlens_q, num_requests, tile, min_query_len, BLOCK_M: tl.constexpr, REQUESTS: tl.constexpr):
-    """(request, tile inside it) of a flat tile number; request >= num_requests past the last. Requests below the minimum have no tile."""
-    r = tl.arange(0, REQUESTS)
-    here = r < num_requests
-    start = tl.load(cu_seqlens_q + r, mask=here, other=0)
-    end = tl.load(cu_seqlens_q + r + 1, mask=here, other=0)
-    length = end - start
-    tiles = tl.where(length >= min_query_len, (length + BLOCK_M - 1) // BLOCK_M, 0)
-    ends = tl.cumsum(tiles, 0)
-    before = ends <= tile
-    request = tl.sum(before.to(tl.int32), 0)
-    first = tl.sum(tl.where(before, tiles, 0), 0)
-    return request, tile - first
 
 
 @triton.jit
@@ -107,17 +92,17 @@ def _prefill_kernel(
     num_requests, min_query_len, scale_log2,
     stride_qt, stride_qh, stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh,
     stride_sb, stride_ss, stride_sh, stride_ot, stride_oh, stride_lt, stride_lh, stride_table,
-    NUM_HEADS: tl.constexpr, GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_SIZE: tl.constexpr, REQUESTS: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
+    GROUP: tl.constexpr, HEADS_TOGETHER: tl.constexpr, HEAD_DIM: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_SIZE: tl.constexpr, REQUESTS: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     QUANTIZED: tl.constexpr, WRITE_LSE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One program is BLOCK_M queries of one head. Late tiles, which see most keys, start first so that the tail of the grid is short.
+    """One program is BLOCK_M queries of one head; for their order see _programs.
 
     key_bounds: cu_seqlens_k when dense (BLOCK_SIZE 0), seq_lens when paged.
     """
-    pid = tl.program_id(0)
-    head = pid % NUM_HEADS
-    request, tile = locate_tile(cu_seqlens_q, num_requests, pid // NUM_HEADS, min_query_len, BLOCK_M, REQUESTS)
+    head = tl.program_id(1) * HEADS_TOGETHER + tl.program_id(0) % HEADS_TOGETHER
+    request, tile = locate_tile(cu_seqlens_q, num_requests, tl.program_id(0) // HEADS_TOGETHER, min_query_len, BLOCK_M, REQUESTS)
     if request >= num_requests:
         return
     q_start = tl.load(cu_seqlens_q + request)
@@ -183,6 +168,7 @@ class PrefillConfig:
     block_n: int
     num_warps: int
     num_stages: int
+    kv_heads_together: int = 1
 
 
 def prefill_config(target: Target, head_dim: int, element_size: int, paged: bool, quantized: bool) -> PrefillConfig:
@@ -227,6 +213,8 @@ def _launch(
     _common.require_unit_stride(q=q, k=k, v=v, out=out)
     if heads % kv_heads:
         raise UserError(f"{heads} query heads cannot share {kv_heads} KV heads evenly")
+    if config is not None and (config.kv_heads_together < 1 or kv_heads % config.kv_heads_together):
+        raise UserError(f"{config.kv_heads_together} KV heads together do not divide {kv_heads} KV heads")
     if window < 0:
         raise UserError(f"window must be 0 (off) or a positive number of keys, got {window}")
     quantized = k_scale is not None
@@ -253,13 +241,13 @@ def _launch(
     if v_scale is not None and v_scale.stride() != (sb, ss, sh):
         raise UserError("k_scale and v_scale must have the same strides")
     launch(
-        _prefill_kernel, (num_tiles * heads,),
+        _prefill_kernel, grid(num_tiles, heads, kv_heads, c.kv_heads_together),
         q, k, v, out, lse, k_scale, v_scale, block_table, cu_seqlens_q, key_bounds,
         requests, min_query_len, softmax_scale * LOG2_E,
         q.stride(0), q.stride(1), kb, ks, k.stride(-2), vb, vs, v.stride(-2), sb, ss, sh,
         out.stride(0), out.stride(1), *(lse.stride() if lse is not None else (0, 0)), block_table.stride(0) if paged else 0,
-        NUM_HEADS=heads, GROUP=heads // kv_heads, HEAD_DIM=head_dim, BLOCK_M=c.block_m, BLOCK_N=c.block_n,
-        BLOCK_SIZE=k.shape[1] if paged else 0, REQUESTS=next_power_of_2(requests), CAUSAL=causal, WINDOW=window,
+        GROUP=heads // kv_heads, HEADS_TOGETHER=heads // kv_heads * c.kv_heads_together, HEAD_DIM=head_dim, BLOCK_M=c.block_m,
+        BLOCK_N=c.block_n, BLOCK_SIZE=k.shape[1] if paged else 0, REQUESTS=next_power_of_2(requests), CAUSAL=causal, WINDOW=window,
         QUANTIZED=quantized, WRITE_LSE=lse is not None, PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=c.num_warps, num_stages=c.num_stages,
     )  # fmt: skip

@@ -13,6 +13,7 @@ import torch
 
 from infer_lab.kernels import _common
 from infer_lab.kernels._common import LOG2_E, Target, launch, next_power_of_2
+from infer_lab.kernels._programs import grid
 
 CONSUMERS = 2
 BLOCK_M = 64 * CONSUMERS
@@ -24,6 +25,7 @@ class HopperConfig:
     num_stages: int
     consumer_regs: int = 232
     producer_regs: int = 40
+    kv_heads_together: int = 1
 
 
 def hopper_config(target: Target, head_dim: int) -> HopperConfig:
@@ -94,13 +96,14 @@ def hopper_prefill(
     assert k_rows is not None and v_rows is not None
     num_tiles = tokens // BLOCK_M + requests
     launch(
-        hopper_prefill_kernel, (num_tiles * heads,),
+        hopper_prefill_kernel, grid(num_tiles, heads, kv_heads, c.kv_heads_together),
         _descriptor(q, 64), _descriptor(k, box), _descriptor(v, box), out, lse if lse is not None else out,
         block_table if block_table is not None else cu_seqlens_q, cu_seqlens_q, key_bounds,
         requests, min_query_len, scale * LOG2_E, k_rows[2], v_rows[2], q.stride(1), k.stride(-2), v.stride(-2),
         out.stride(0), out.stride(1), *(lse.stride() if lse is not None else (0, 0)),
         block_table.stride(0) if block_table is not None else 0,
-        NUM_HEADS=heads, GROUP=heads // kv_heads, D=d, N=c.block_n, BOX=box, BLOCK_SIZE=block_size, STAGES=c.num_stages,
+        GROUP=heads // kv_heads, HEADS_TOGETHER=heads // kv_heads * c.kv_heads_together, D=d, N=c.block_n, BOX=box,
+        BLOCK_SIZE=block_size, STAGES=c.num_stages,
         CONSUMERS=CONSUMERS, REQUESTS=next_power_of_2(requests), CAUSAL=causal, WINDOW=window, WRITE_LSE=lse is not None,
         CONSUMER_REGS=c.consumer_regs, PRODUCER_REGS=c.producer_regs, num_warps=4,
     )  # fmt: skip

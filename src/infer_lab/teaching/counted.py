@@ -6,6 +6,7 @@ Each function gives its cases in order. small: sizes for a test on a CPU.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -72,18 +73,25 @@ def _standard(heads: int, n: int, d: int) -> Case:
     return Case(f"standard-{n}-d{d}", heads * elements * WIDTH, make)
 
 
-def _flash(heads: int, n: int, d: int) -> Case:
+def _flash(heads: int, n: int, d: int, together: int = 1) -> Case:
+    """together: heads whose programs run side by side."""
+
     def make(device: str) -> Call:
         if device == "cpu":
             q, k, v = (_randn(device, heads, n, d) for _ in range(3))
             return lambda: F.scaled_dot_product_attention(q, k, v)
-        from infer_lab.kernels.flash_prefill import flash_prefill
+        from infer_lab.kernels import _common
+        from infer_lab.kernels.flash_prefill import flash_prefill, prefill_config
+        from infer_lab.kernels.hopper_prefill import hopper_config, supported
 
         q, k, v = (_randn(device, n, heads, d) for _ in range(3))
         bounds = torch.tensor([0, n], device=device, dtype=torch.int32)
-        return lambda: flash_prefill(q, k, v, bounds, bounds, causal=False)
+        target = _common.target_of(q.device)
+        tuned = hopper_config(target, d) if supported(target, q, k, v, False) else prefill_config(target, d, WIDTH, False, False)
+        config = replace(tuned, kv_heads_together=together)
+        return lambda: flash_prefill(q, k, v, bounds, bounds, causal=False, config=config)
 
-    return Case(f"flash-{n}-d{d}", 4 * heads * n * d * WIDTH, make)
+    return Case(f"flash{'' if together == 1 else '-together'}-{n}-d{d}", 4 * heads * n * d * WIDTH, make)
 
 
 def _peer(name: str, backend: str, heads: int, n: int, d: int) -> Case:
@@ -104,14 +112,17 @@ def _peer(name: str, backend: str, heads: int, n: int, d: int) -> Case:
 def attention(small: bool = False) -> list[Case]:
     """With and without the score matrix, by length and head_dim. Flash by the formula: q, k, v and the output once each.
 
-    Flash is the library's kernel; beside it, for long prompts, FlashAttention-2 as torch carries it and cuDNN's kernel.
+    Flash is the library's kernel, head after head, and then with all heads side by side; beside it FlashAttention-2 as torch carries it,
+    and cuDNN's kernel.
     """
     heads = 2 if small else 16
     lengths = (16, 32) if small else (1024, 2048, 4096, 8192, 16_384, 32_768)
     dims = (8,) if small else (64, 128)
     peers = {"fa2": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
-    return [case(heads, n, d) for d in dims for n in lengths for case in (_standard, _flash)] + [
-        _peer(name, backend, heads, n, dims[-1]) for n in lengths[len(lengths) // 2 :] for name, backend in peers.items()
+    return [
+        *(case(heads, n, d) for d in dims for n in lengths for case in (_standard, _flash)),
+        *(_flash(heads, n, d, together=heads) for d in dims for n in lengths),
+        *(_peer(name, backend, heads, n, dims[-1]) for n in lengths for name, backend in peers.items()),
     ]
 
 
