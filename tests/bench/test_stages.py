@@ -67,3 +67,13 @@ def test_a_stage_that_raises_is_left(clock: Clock) -> None:
         raise ValueError
     clock.now += 2
     assert watch.stop() == {"other": 2, "fails": 1}
+
+
+def test_a_stopwatch_that_does_not_wait_leaves_the_device_alone(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[str] = []
+    monkeypatch.setattr("torch.cuda.synchronize", waited.append)
+    for wait in (False, True):
+        with Stages("cuda", wait=wait).stage("step"):
+            pass
+        assert waited == ["cuda"] * (3 if wait else 0)
+    assert Stages("cuda", "loop", wait=False).other == "loop"

@@ -1,15 +1,18 @@
 """Where the time of one call goes: a stopwatch that gives every moment to exactly one stage.
 
 Why self time: stages nest (a step contains a forward pass), and a sum over nested spans counts the inner ones twice. Here the outer stage
-stands still while an inner one runs, so the stages of a request add up to its time. On a GPU each boundary waits for the device; what
-would overlap is then seen one after the other.
+stands still while an inner one runs, so the stages of a request add up to its time.
+
+On a GPU each boundary waits for the device: what would overlap is then seen one after the other. With `wait=False` nothing waits, and a
+stage is what the host did. With `ranges=True` each stage is also a range of torch's profiler (which Nsight Systems shows as NVTX), so
+that `bench.trace` can tell what the device did of it, and when.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 Named = str | Callable[..., str]
@@ -26,12 +29,18 @@ class Span(NamedTuple):
 class Stages:
     """`stage` and `watch` say what is going on; the rest belongs to `other`. spans: in order of time, without gaps."""
 
-    def __init__(self, device: str = "cpu", other: str = "other") -> None:
-        self._on_gpu = device.startswith("cuda")
+    def __init__(self, device: str = "cpu", other: str = "other", *, wait: bool = True, ranges: bool = False) -> None:
+        self._on_gpu = device.startswith("cuda") and wait
         self._device = device
         self._stack = [other]
         self._restore: list[tuple[Any, str]] = []
+        self._ranges = ranges
+        self.names = {other}
         self.start()
+
+    @property
+    def other(self) -> str:
+        return self._stack[0]
 
     def start(self) -> None:
         """Forget what was and begin at zero."""
@@ -50,11 +59,21 @@ class Stages:
     def stage(self, name: str) -> Iterator[None]:
         self._charge()
         self._stack.append(name)
+        self.names.add(name)
         try:
-            yield
+            with self.range(name):
+                yield
         finally:
             self._charge()
             self._stack.pop()
+
+    def range(self, name: str) -> AbstractContextManager[object]:
+        """The profiler's range of a stage, by itself; nothing without `ranges`."""
+        if not self._ranges:
+            return nullcontext()
+        from torch.profiler import record_function
+
+        return record_function(name)
 
     def watch(self, owner: Any, method: str, name: Named) -> None:
         """Every call of `owner.method` is a stage from now on. name: may depend on the arguments of the call."""
