@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infer_lab.bench.gaps import Gaps, Kernel, busy_seconds, clipped, gaps, kernels_of, merged, profiled
+from infer_lab.bench.gaps import Event, Gaps, Kernel, busy_seconds, clipped, gaps, kernels_of, merged, profiled
 
 _intervals = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 10)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=12)
 
@@ -34,17 +32,12 @@ def test_overlapping_and_touching_intervals_are_one() -> None:
     assert gaps([(0, 2), (1, 3), (6, 7), (7, 8)]) == [3]
 
 
-def event(name: str, start_us: float, end_us: float, device: str = "CUDA", **more: object) -> SimpleNamespace:
-    span = SimpleNamespace(start=start_us, end=end_us)
-    return SimpleNamespace(name=name, id=7, time_range=span, device_type=SimpleNamespace(name=device), **more)
-
-
 def test_ranges_waits_and_the_hosts_events_are_no_kernels() -> None:
     events = [
-        event("gemm", 30, 40), event("copy", 10, 20), event("decode", 10, 40), event("named", 0, 90, is_user_annotation=True),
-        event("Event Sync", 0, 90), event("aten::mm", 0, 5, "CPU"),
+        Event("aten::mm", 0, 5), Event("named", 0, 90, on_device=True, is_range=True), Event("Event Sync", 0, 90, on_device=True),
+        Event("copy", 10, 20, on_device=True, id=7), Event("decode", 10, 40, on_device=True), Event("gemm", 30, 40, on_device=True, id=8),
     ]  # fmt: skip
-    assert kernels_of(events, ["decode"]) == [Kernel("copy", 1e-5, 2e-5, 7), Kernel("gemm", 3e-5, 4e-5, 7)]
+    assert kernels_of(events, ["decode"]) == [Kernel("copy", 10, 20, 7), Kernel("gemm", 30, 40, 8)]
 
 
 def test_two_streams_are_not_busy_twice() -> None:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infer_lab.bench.gaps import Event
 from infer_lab.bench.stages import Span, Stages
 from infer_lab.bench.trace import UNKNOWN, WAIT, self_spans, trace_of, traced
 
 
-def event(name: str, start_us: float, end_us: float, device: str = "CPU", id: int = 0) -> SimpleNamespace:
-    return SimpleNamespace(
-        name=name, id=id, time_range=SimpleNamespace(start=start_us, end=end_us), device_type=SimpleNamespace(name=device)
-    )
+def event(name: str, start_us: float, end_us: float, device: str = "CPU", id: int = 0) -> Event:
+    return Event(name, start_us / 1e6, end_us / 1e6, device != "CPU", id)
 
 
 REQUEST = [

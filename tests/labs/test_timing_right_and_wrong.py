@@ -9,7 +9,7 @@ import pytest
 
 from infer_course.labkit import CheckFailed
 from infer_lab import bench
-from infer_lab.bench import timer
+from infer_lab.bench import card, timer
 from infer_lab.bench.rounds import one_of_many
 from infer_lab.bench.timer import Timing
 from tests.labs.lab_cells import run_cells, small_sizes
@@ -83,6 +83,10 @@ def stays_on_one_operand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "one_of_many", lambda calls, *args, **options: one_of_many(calls[:1], *args, **options))
 
 
+def reads_the_reasons_from_the_other_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(card, "_REASONS", card._REASONS[::-1])
+
+
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
@@ -96,6 +100,7 @@ def stays_on_one_operand(monkeypatch: pytest.MonkeyPatch) -> None:
         (forgets_to_divide_by_the_calls, "share its start"),
         (divides_by_the_operands, "share its start"),
         (stays_on_one_operand, "use every operand"),
+        (reads_the_reasons_from_the_other_end, "what the card says of itself"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

@@ -8,7 +8,7 @@ A range that a program names shows up on the device too, from its first kernel t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -19,6 +19,17 @@ Interval = tuple[float, float]
 """Start and end in seconds, on one clock."""
 
 _WAITS = frozenset({"Context Sync", "Device Sync", "Event Sync", "Stream Sync", "Stream Wait Event", "Unknown Sync"})
+
+
+class Event(NamedTuple):
+    """What the profiler noted, in seconds of its clock. id: of a call of the driver and of all work that it started, the same number."""
+
+    name: str
+    start: float
+    end: float
+    on_device: bool = False
+    id: int = 0
+    is_range: bool = False
 
 
 class Kernel(NamedTuple):
@@ -78,15 +89,26 @@ def gaps(intervals: Iterable[Interval]) -> list[float]:
     return [after[0] - before[1] for before, after in pairwise(found)]
 
 
-def kernels_of(events: Sequence[Any], ranges: Iterable[str] = ()) -> list[Kernel]:
-    """The device's work among `torch.profiler`'s events, in order of time. ranges: names that the program gave, which are no kernels."""
-    named = {*ranges, *_WAITS}
+def events_of(profiler: Any) -> list[Event]:
+    """Of a `torch.profiler.profile` that has ended, in order of time.
+
+    Read where its own `events()` reads them: that builds the tree of all operators first, which takes seconds for a request."""
+    result = profiler.profiler.kineto_results
+    zero = result.trace_start_ns()
     found = [
-        Kernel(event.name, event.time_range.start / 1e6, event.time_range.end / 1e6, event.id)
-        for event in events
-        if event.device_type.name != "CPU" and event.name not in named and not getattr(event, "is_user_annotation", False)
-    ]
-    return sorted(found, key=lambda kernel: kernel.start)
+        Event(
+            event.name(), (event.start_ns() - zero) / 1e9, (event.start_ns() - zero + event.duration_ns()) / 1e9,
+            event.device_type().name != "CPU", event.correlation_id(), event.is_user_annotation(),
+        )
+        for event in result.events()
+    ]  # fmt: skip
+    return sorted(found, key=lambda event: (event.start, -event.end))
+
+
+def kernels_of(events: Iterable[Event], ranges: Iterable[str] = ()) -> list[Kernel]:
+    """The device's work, in the order of the events. ranges: names that the program gave, which are no kernels."""
+    none = {*ranges, *_WAITS}
+    return [Kernel(e.name, e.start, e.end, e.id) for e in events if e.on_device and not e.is_range and e.name not in none]
 
 
 def profiled(run: Callable[[], object], device: str = "cuda") -> Gaps:
@@ -103,8 +125,11 @@ def profiled(run: Callable[[], object], device: str = "cuda") -> Gaps:
         if on_gpu:
             torch.cuda.synchronize(device)
         seconds = time.perf_counter() - start
-    events = profiler.events()
+    events = events_of(profiler)
     if on_gpu:
         return Gaps(tuple(kernels_of(events)), seconds)
-    operators = (event for event in events if event.name.startswith("aten::") and event.cpu_parent is None)
-    return Gaps(tuple(Kernel(e.name, e.time_range.start / 1e6, e.time_range.end / 1e6, e.id) for e in operators), seconds)
+    outermost: list[Kernel] = []
+    for event in events:
+        if event.name.startswith("aten::") and (not outermost or event.start >= outermost[-1].end):
+            outermost.append(Kernel(event.name, event.start, event.end, event.id))
+    return Gaps(tuple(outermost), seconds)

@@ -17,9 +17,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from infer_lab.bench.gaps import busy_seconds, clipped, gaps, kernels_of
+from infer_lab.bench.gaps import Event, busy_seconds, clipped, events_of, gaps, kernels_of
 from infer_lab.bench.stages import Span, Stages
 
 WAIT = "wait"
@@ -90,32 +90,27 @@ def traced(run: Callable[[], object], stages: Stages, device: str = "cpu") -> Tr
             run()
         if on_gpu:
             torch.cuda.synchronize(device)
-    return trace_of(profiler.events(), stages.names, stages.other)
+    return trace_of(events_of(profiler), stages.names, stages.other)
 
 
-def trace_of(events: Sequence[Any], names: Iterable[str], other: str) -> Trace:
-    """From the profiler's events. names: of the stages; `other` is the one that all are in, once."""
+def trace_of(events: Sequence[Event], names: Iterable[str], other: str) -> Trace:
+    """From the profiler's events, in order of time. names: of the stages; `other` is the one that all are in, once."""
     names = {*names, other}
-    on_host = [event for event in events if event.device_type.name == "CPU"]
-    whole = next(event.time_range for event in on_host if event.name == other)
-
-    def span(name: str, event: Any) -> Span:
-        return Span(name, (event.time_range.start - whole.start) / 1e6, (event.time_range.end - whole.start) / 1e6)
-
-    ranges = [span(event.name, event) for event in on_host if event.name in names and whole.start <= event.time_range.start < whole.end]
-    calls = [event for event in on_host if _DRIVER_CALL.match(event.name)]
-    waits = [span(WAIT, call) for call in calls if _WAITING_CALL.search(call.name) and whole.start <= call.time_range.start < whole.end]
+    on_host = [event for event in events if not event.on_device]
+    zero, end = next((event.start, event.end) for event in on_host if event.name == other)
+    inside = [event for event in on_host if zero <= event.start < end]
+    calls = [event for event in inside if _DRIVER_CALL.match(event.name)]
+    ranges = [Span(event.name, event.start - zero, event.end - zero) for event in inside if event.name in names]
+    waits = [Span(WAIT, call.start - zero, min(call.end, end) - zero) for call in calls if _WAITING_CALL.search(call.name)]
     stages = self_spans(ranges)
     starts = [stage.start for stage in stages]
-    launched = {call.id: (call.time_range.start - whole.start) / 1e6 for call in calls}
+    launched = {call.id: call.start - zero for call in calls}
 
     def stage_of(launch: int) -> str:
-        at = launched.get(launch, -1.0)
-        return stages[bisect_right(starts, at) - 1].stage if 0 <= at < stages[-1].end else UNKNOWN
+        return stages[bisect_right(starts, launched[launch]) - 1].stage if launch in launched else UNKNOWN
 
-    zero = whole.start / 1e6
     work = [Work(stage_of(k.launch), k.name, k.start - zero, k.end - zero) for k in kernels_of(events, names)]
-    return Trace(tuple(sorted(ranges, key=lambda s: (s.start, -s.end))), tuple(self_spans([*ranges, *waits])), tuple(work))
+    return Trace(tuple(ranges), tuple(self_spans([*ranges, *waits])), tuple(work))
 
 
 def self_spans(ranges: Iterable[Span]) -> list[Span]:
