@@ -12,7 +12,6 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 _FIELDS = ("clocks.sm", "power.draw", "temperature.gpu", "clocks_event_reasons.active")
 _REASONS = (
@@ -46,7 +45,7 @@ def working(step: Callable[[], object], seconds: float, device: str = "cuda", *,
     """
     fields = _known_fields(device)
     found: list[Reading] = []
-    query: Any = None
+    query: subprocess.Popen[str] | None = None
     start = time.monotonic()
     while True:
         step()
@@ -60,7 +59,7 @@ def working(step: Callable[[], object], seconds: float, device: str = "cuda", *,
             query = subprocess.Popen(_command(device, fields), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         if now >= seconds and query is None:
             return found
-        if now >= 3 * seconds + 5:  # it hangs: the work was measured all the same
+        if query is not None and now >= 3 * seconds + 5:  # it hangs: the work was measured all the same
             query.kill()
             query.communicate()
             return found
