@@ -23,10 +23,21 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
-    lab = run_cells(LAB)["lab"]
+    cells = run_cells(LAB)
+    lab = cells["lab"]
     assert (tmp_path / lab.environment.slug / "number-formats-bit-by-bit.json").is_file()
-    assert {"bf16_ms", "dot_fp16_in_fp16", "dot_fp16_in_fp32", "fp4_mxfp4_outliers", "fp4_one_scale_weights"} <= set(lab.values)
+    assert {
+        "bf16_ms",
+        "dot_fp16_in_fp16",
+        "dot_fp16_in_fp32",
+        "dot_bf16_in_fp16",
+        "dot_e4m3_inputs",
+        "fp4_mxfp4_outliers",
+        "fp4_one_scale_weights",
+    } <= set(lab.values)
     assert {"spacing_e4m3", "spacing_e5m2"} == set(lab.series)
+    for axis in (cells["ax"].xaxis, cells["ax"].yaxis):
+        assert sum(bool(label.get_text()) for label in axis.get_ticklabels()) >= 4, "the plot of spacings says where it is"
 
 
 def fp8_scaled_to_240(monkeypatch: pytest.MonkeyPatch) -> None:
