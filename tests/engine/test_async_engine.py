@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tiny_model import CONTEXT
+from torch.cuda._utils import _get_device_index
 
 from infer_lab import LLM, AsyncEngine, SamplingParams
 from infer_lab.core.plan import StepOutput, StepPlan
 from infer_lab.engine.build import LoadedModel
+from infer_lab.engine.engine_thread import EngineThread
 from infer_lab.errors import (
     DuplicateRequestError,
     EngineDeadError,
@@ -411,3 +414,33 @@ def test_create_loads_in_the_background(tiny_folder: Path) -> None:
             assert len((await engine.complete([1, 2], SHORT)).token_ids) == 6
 
     in_a_loop(main())
+
+
+@pytest.mark.parametrize(("device", "expected"), [("cuda", 1), ("cuda:0", 0)])
+def test_the_engines_thread_works_on_the_device_that_its_maker_meant(device: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch takes no "cuda" without an index there, and every new thread starts on device 0."""
+    chosen: list[object] = []
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda index: chosen.append(_get_device_index(index)))
+    thread = EngineThread(FakeEngine(), 0, torch.device(device))  # type: ignore[arg-type]
+    thread.stop()
+    thread.join()
+    assert chosen == [expected]
+    assert "was shut down" in str(thread.dead)
+
+
+class FakeEngine:
+    """As much of an engine as a thread asks for that is told to stop at once."""
+
+    class core:
+        class scheduler:
+            class config:
+                max_num_seqs = 1
+
+            has_unfinished = staticmethod(lambda: False)
+
+    num_failures = 0
+    lock = threading.Lock()
+
+    def lose_all(self, error: EngineDeadError) -> list[object]:
+        return []

@@ -42,7 +42,8 @@ class EngineThread:
 
     def __init__(self, engine: LLMEngine, max_waiting: int, device: torch.device) -> None:
         self._engine = engine
-        self._device = device
+        # "cuda" is whatever device the caller has chosen, and a new thread would start on the first one
+        self._gpu = None if device.type != "cuda" else torch.cuda.current_device() if device.index is None else device.index
         self._max_waiting = max_waiting
         self._max_sequences = engine.core.scheduler.config.max_num_seqs + max_waiting
         self._desk = threading.Condition()  # guards what follows
@@ -122,8 +123,8 @@ class EngineThread:
     def _run(self) -> None:
         try:
             torch.set_num_threads(self._num_threads)
-            if self._device.type == "cuda":
-                torch.cuda.set_device(self._device)
+            if self._gpu is not None:
+                torch.cuda.set_device(self._gpu)
             while not self._wait():
                 news = self._carry_out_commands()
                 if self._engine.core.scheduler.has_unfinished():
