@@ -28,7 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
     lab = run_cells(LAB)["lab"]
     assert (tmp_path / lab.environment.slug / "name-the-bottleneck.json").is_file()
-    assert {"launch_us", "one_row_ratio", "thin_work_explained", "many_additions_ms"} <= set(lab.values)
+    assert {"launch_us", "one_row_ratio", "thin_work_explained", "many_additions_ms", "one_row_misnamed"} <= set(lab.values)
 
 
 def always_names_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,6 +68,11 @@ def reads_counters_crosswise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labkit, "counters", wrong)
 
 
+def floors_do_not_grow_with_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operations count up to those of one token of the 8B model: a wrong name would foretell what was measured."""
+    change_floors(monkeypatch, lambda floors: floors | {"compute": min(floors["compute"], Quantity(2e-5, "s"), key=lambda time: time.base)})
+
+
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
@@ -76,6 +81,7 @@ def reads_counters_crosswise(monkeypatch: pytest.MonkeyPatch) -> None:
         (counts_bytes_twice, r"a millisecond is 989\.4 GFLOP|the largest floor names the bound"),
         (takes_the_smallest_floor, "the largest floor names the bound"),
         (reads_counters_crosswise, "the counters give the names"),
+        (floors_do_not_grow_with_work, "caught by its own prediction|names the bound"),
         (adds_a_launch_to_all, "200 launches|takes away launches only"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

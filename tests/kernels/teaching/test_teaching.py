@@ -48,9 +48,9 @@ def test_sectors_grow_with_the_stride_until_each_value_costs_one() -> None:
     assert sectors_touched(1, 2) == 2 and sectors_touched(1, 16) == 16
 
 
-@pytest.mark.parametrize("stage", softmax.STAGES)
+@pytest.mark.parametrize("stage", [stage for stage in softmax.STAGES if stage != "naive"])
 @pytest.mark.parametrize("columns", [1, 100, 333])
-def test_every_stage_of_softmax_is_softmax(stage: str, columns: int, device: torch.device) -> None:
+def test_every_stage_with_a_maximum_is_softmax(stage: str, columns: int, device: torch.device) -> None:
     x = drawn(4, columns, device=device) * 50
     x[1] = 1000.0  # overflows without the maximum taken away
     x[2, : columns // 2] = float("-inf")
@@ -59,14 +59,24 @@ def test_every_stage_of_softmax_is_softmax(stage: str, columns: int, device: tor
     torch.testing.assert_close(softmax.softmax(wide[:, :columns], stage, block=64), torch.softmax(x, 1), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("columns", [1, 100, 333])
+def test_the_naive_stage_is_softmax_until_an_exponential_overflows(columns: int, device: torch.device) -> None:
+    x = drawn(4, columns, device=device)
+    x[2, : columns // 2] = float("-inf")
+    torch.testing.assert_close(softmax.softmax(x, "naive", block=64), torch.softmax(x, 1), rtol=1e-5, atol=1e-7)
+    x[1, 0] = 89.0
+    out = softmax.softmax(x, "naive", block=64)
+    assert out[1].isnan().any() and out[[0, 2, 3]].isfinite().all()
+
+
 @pytest.mark.parametrize("stage", softmax.STAGES)
 def test_a_fully_masked_row_gives_zeros(stage: str, device: torch.device) -> None:
     x = torch.full((2, 100), float("-inf"), device=device)
     assert (softmax.softmax(x, stage, block=64) == 0).all()
 
 
-def test_each_stage_of_softmax_moves_fewer_bytes() -> None:
-    assert [softmax.bytes_moved(10, 100, 4, stage) for stage in softmax.STAGES] == [16_000, 12_000, 8_000]
+def test_a_maximum_of_its_own_costs_a_pass_which_online_saves() -> None:
+    assert [softmax.bytes_moved(10, 100, 4, stage) for stage in softmax.STAGES] == [12_000, 16_000, 12_000, 8_000]
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])
