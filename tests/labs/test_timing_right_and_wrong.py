@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from infer_course.labkit import CheckFailed
 from infer_lab import bench
@@ -26,7 +28,13 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
     lab = run_cells(LAB)["lab"]
     assert (tmp_path / lab.environment.slug / "timing-right-and-wrong.json").is_file()
-    assert {"not_synchronized_us", "measured_rate", "profiler_slowdown", "small_one_of_many_matrices_in_turn_us"} <= set(lab.values)
+    assert {
+        "not_synchronized_us",
+        "measured_rate",
+        "profiler_slowdown",
+        "small_one_of_many_matrices_in_turn_us",
+        "compile_first_ms",
+    } <= set(lab.values)
 
 
 def samples_of(monkeypatch: pytest.MonkeyPatch, change: Callable) -> None:
@@ -87,6 +95,15 @@ def reads_the_reasons_from_the_other_end(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(card, "_REASONS", card._REASONS[::-1])
 
 
+def compiles_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was built is thrown away."""
+
+    def compile_again(fn, *, backend, **options):
+        return lambda *inputs: backend(SimpleNamespace(forward=fn), inputs)(*inputs)
+
+    monkeypatch.setattr(torch, "compile", compile_again)
+
+
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
@@ -100,6 +117,7 @@ def reads_the_reasons_from_the_other_end(monkeypatch: pytest.MonkeyPatch) -> Non
         (forgets_to_divide_by_the_calls, "share its start"),
         (divides_by_the_operands, "share its start"),
         (stays_on_one_operand, "use every operand"),
+        (compiles_at_every_call, "the first call of a shape compiles"),
         (reads_the_reasons_from_the_other_end, "what the card says of itself"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
