@@ -15,7 +15,14 @@ QUICK = {
     "perplexity.py": {"perplexity_float", "perplexity_w4a16", "perplexity_gguf", "loss_added_int8", "loss_added_kv_fp8"},
     "limits.py": {"read_stream", "copy", "matmul_fp32"},
     "speculation.py": {"tok_s_repetitive_plain", "speedup_repetitive_ngram", "tokens_per_step_free_draft_10"},
-    "kv_pool_throughput.py": {"tok_s_smallest_pool", "tok_s_largest_pool", "preemptions_pool_1", "knee_requests", "step_ms_pool_4"},
+    "kv_pool_throughput.py": {
+        "tok_s_smallest_pool",
+        "tok_s_largest_pool",
+        "preemptions_growing_pool_2",
+        "doubling_pool_2",
+        "arithmetic_pool_4",
+        "step_ms_pool_4",
+    },
 }
 
 
@@ -56,3 +63,31 @@ def test_a_step_launched_ahead_of_the_one_before_begins_when_that_one_ends(monke
         return StepRecord(*(0 for _ in StepRecord._fields))._replace(scheduled_at=scheduled_at, applied_at=applied_at)
 
     assert durations([step(0, 2), step(1, 5), step(6, 7)]) == [2, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [([10, 20, 38, 40, 41], 4), ([10, 20, 40, 80, 90], None), ([10, 20, 21, 40, 42], 8), ([10, 10, 10, 10, 10], 1)],
+    ids=["flat after two doublings", "still rising", "a pause is no knee", "flat from the start"],
+)
+def test_the_knee_is_where_no_doubling_helps_any_more(rates: list[float], expected: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from kv_pool_throughput import knee
+
+    assert knee([1, 2, 4, 8, 16], rates) == expected
+
+
+def test_requests_that_reserve_their_answer_fill_the_pool_and_are_never_preempted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from kv_pool_throughput import Workload, run_pool
+
+    from infer_lab import LLM
+
+    work = Workload("dummy:smollm2-135m", 3, 20, 20, (4,), 4)
+    options = {"device": "cpu", "max_model_len": 40, "block_size": 16, "seed": 0}
+    with LLM(work.model, **options, **work.options(4)) as llm:
+        reserved, loaded = run_pool(llm, work, 4), llm.loaded
+    with LLM(work.model, loaded=loaded, **options, **work.options(4, growing=True)) as llm:
+        grown = run_pool(llm, work, 4)
+    assert reserved.running == 4 and reserved.preemptions == 0 and reserved.waiting > 0.5
+    assert grown.running > 4
