@@ -13,6 +13,7 @@ from infer_course import labkit
 from infer_course.labkit import CheckFailed
 from infer_lab.kernels import reference
 from infer_lab.teaching import attention
+from infer_lab.teaching.memory import InPages
 from infer_lab.teaching.softmax import State
 from tests.labs.lab_cells import run_cells, small_sizes
 
@@ -64,6 +65,23 @@ def ignores_the_block_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "gather_pages", in_order)
 
 
+def looks_up_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = InPages.__getitem__
+
+    def one_by_one(self, index):
+        return torch.cat([sound(self, slice(i, i + 1)) for i in range(*index.indices(len(self.data)))])
+
+    monkeypatch.setattr(InPages, "__getitem__", one_by_one)
+
+
+def never_packs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Query heads share a KV head by name only."""
+    sound = attention.grouped_attention
+    monkeypatch.setattr(
+        attention, "grouped_attention", lambda q, k, v, out, block_q, block_k, packed: sound(q, k, v, out, block_q, block_k, False)
+    )
+
+
 def reads_each_key_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The counters of a kernel that would hold all queries of a head at once."""
     sound = labkit.counters
@@ -83,6 +101,8 @@ def reads_each_key_once(monkeypatch: pytest.MonkeyPatch) -> None:
         (forgets_to_rescale, "tiling is exact"),
         (scales_twice, "tiling is exact"),
         (reads_each_key_once, "pulls all keys and values into its SM"),
+        (looks_up_every_key, "one look-up"),
+        (never_packs, "packed into one tile"),
         (ignores_the_block_table, "pages change where keys lie"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

@@ -11,7 +11,7 @@ from infer_lab import calculator
 from infer_lab.errors import UnsupportedOptionError
 from infer_lab.hardware import h100_80gb
 from infer_lab.teaching import attention, pipeline
-from infer_lab.teaching.memory import Slow, moved
+from infer_lab.teaching.memory import InPages, Slow, moved
 from infer_lab.teaching.softmax import State, finish, merge, naive_softmax, online_softmax, safe_softmax, state_of
 
 
@@ -71,6 +71,52 @@ def test_traffic_of_the_three_is_the_closed_form() -> None:
     work = attention.flash_attention(q, k, v, out, bq, bk, "keys")
     assert (k.read, q.read, out.written, out.read) == (n * d, n * d * (n // bk), n * d * (n // bk), n * d * (n // bk - 1))
     assert work.divided == n * (n // bk)
+
+
+@pytest.mark.parametrize(("queries", "block_q", "times"), [(1, 8, 4), (2, 8, 4), (8, 8, 1), (32, 8, 1)])
+def test_packed_query_heads_read_their_kv_head_once_where_one_head_fills_no_tile(queries: int, block_q: int, times: int) -> None:
+    """Four query heads on each of two KV heads: a single query fills half a tile of eight rows packed, an eighth alone."""
+    n, d, read = 40, 4, {}
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        *(rows(1, m, heads, d, seed=i).transpose(1, 2) for i, (m, heads) in enumerate(((queries, 8), (n, 2), (n, 2)))), enable_gqa=True
+    )[0].transpose(0, 1)
+    for packed in (True, False):
+        q, k, v = (Slow(rows(m, heads, d, seed=i)) for i, (m, heads) in enumerate(((queries, 8), (n, 2), (n, 2))))
+        out = Slow.empty(queries, 8, d, like=q.data)
+        attention.grouped_attention(q, k, v, out, block_q, 16, packed)
+        torch.testing.assert_close(out.data, expected)
+        read[packed] = k.read + v.read
+        assert (q.read, out.written) == (queries * 8 * d, queries * 8 * d)
+    assert read[True] == 2 * n * 2 * d * -(-queries * 4 // block_q)
+    assert read[False] == times * read[True]
+
+
+def test_query_heads_that_do_not_divide_are_refused() -> None:
+    q, k, v = Slow(rows(1, 3, 4)), Slow(rows(8, 2, 4)), Slow(rows(8, 2, 4))
+    with pytest.raises(UnsupportedOptionError, match="3 query heads"):
+        attention.grouped_attention(q, k, v, Slow.empty(1, 3, 4, like=q.data), 1, 8, True)
+
+
+@pytest.mark.parametrize(("block_k", "look_ups"), [(16, 7), (32, 7), (100, 7), (8, 13), (20, 10)])
+def test_flash_attention_over_pages_is_the_same_and_looks_each_page_up_once_a_tile(block_k: int, look_ups: int) -> None:
+    length, page, d = 100, 16, 4
+    order = torch.randperm(7, generator=torch.Generator().manual_seed(1))
+    flat = [rows(length, d, seed=i) for i in (1, 2)]
+    pages = [torch.full((7, page, d), float("nan"), dtype=torch.float64) for _ in flat]
+    for held, dense in zip(pages, flat, strict=True):
+        for i in range(length):
+            held[order[i // page], i % page] = dense[i]
+    tables = [Slow(order.to(torch.int32)) for _ in flat]
+    k, v = (InPages(held, table, length) for held, table in zip(pages, tables, strict=True))
+    q = Slow(rows(3, d))
+    out, expected = (Slow.empty(3, d, like=q.data) for _ in range(2))
+    attention.flash_attention(q, k, v, out, 3, block_k)
+    attention.flash_attention(q, Slow(flat[0]), Slow(flat[1]), expected, 3, block_k)
+    torch.testing.assert_close(out.data, expected.data)
+    assert [table.read for table in tables] == [look_ups, look_ups]
+    assert k.read + v.read == 2 * length * d
+    with pytest.raises(UnsupportedOptionError, match="read only"):
+        k[0:1] = flat[0][:1]
 
 
 def test_the_bounds_divide_as_in_the_paper() -> None:

@@ -42,6 +42,28 @@ def flash_attention(q: Slow, k: Slow, v: Slow, out: Slow, block_q: int, block_k:
     return (_queries_outside if order == "queries" else _keys_outside)(q, k, v, out, block_q, block_k)
 
 
+def grouped_attention(q: Slow, k: Slow, v: Slow, out: Slow, block_q: int, block_k: int, packed: bool) -> None:
+    """Query heads that share KV heads: q, out [queries, heads, d]; k, v [n, kv_heads, d]. block_q: rows of a tile.
+
+    packed: the heads of a group are rows of the same tile, so a tile of keys serves them all. Else each query head walks the keys of its
+    KV head by itself, as if they were its own. The result is the same; what differs is how often keys and values are read.
+    """
+    heads, kv_heads = q.data.shape[1], k.data.shape[1]
+    if heads % kv_heads:
+        raise UnsupportedOptionError(f"{heads} query heads cannot share {kv_heads} KV heads evenly")
+    group = heads // kv_heads
+    together = group if packed else 1
+    for head in range(0, heads, together):
+        mine = slice(head, head + together)
+        rows, keys, values = Slow(q.data[:, mine].flatten(0, 1)), Slow(k.data[:, head // group]), Slow(v.data[:, head // group])
+        result = Slow.empty(*rows.data.shape, like=q.data)
+        flash_attention(rows, keys, values, result, block_q, block_k)
+        out.data[:, mine] = result.data.unflatten(0, (-1, together))
+        for whole, part in ((q, rows), (k, keys), (v, values), (out, result)):
+            whole.read += part.read
+            whole.written += part.written
+
+
 def _queries_outside(q: Slow, k: Slow, v: Slow, out: Slow, block_q: int, block_k: int) -> RowWork:
     """FlashAttention-2: a tile of queries stays in fast memory with its state and walks all keys."""
     (queries, d), n = q.data.shape, len(k.data)

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from infer_lab.errors import UnsupportedOptionError
+
 
 class Slow:
     """A tensor in slow memory. Each index expression reads or writes one slice; elements are counted."""
@@ -30,6 +32,32 @@ class Slow:
     def __setitem__(self, index: Any, value: torch.Tensor) -> None:
         self.data[index] = value
         self.written += self.data[index].numel()
+
+
+class InPages(Slow):
+    """Rows of one request in pages: row i is `pages[table[i // page], i % page]`, with `pages [blocks, page, d]`. To read only.
+
+    Stands where a `Slow` of rows stands, so that one algorithm runs over either layout. A slice of rows looks up each page that it
+    touches once, and counts that in `table`. `data` holds the rows in order, for their number and for references.
+    """
+
+    def __init__(self, pages: torch.Tensor, table: Slow, length: int) -> None:
+        super().__init__(pages[table.data.long()].flatten(0, 1)[:length])
+        self.pages = pages
+        self.table = table
+
+    def __getitem__(self, index: slice) -> torch.Tensor:
+        start, stop, _ = index.indices(len(self.data))
+        page, parts = self.pages.shape[1], []
+        for number in range(start // page, -(-stop // page)):
+            first = number * page
+            parts.append(self.pages[int(self.table[number]), max(start - first, 0) : stop - first])
+        found = torch.cat(parts)
+        self.read += found.numel()
+        return found
+
+    def __setitem__(self, index: Any, value: torch.Tensor) -> None:
+        raise UnsupportedOptionError("rows in pages are to read only")
 
 
 def moved(*tensors: Slow) -> int:
