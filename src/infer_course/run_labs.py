@@ -137,13 +137,17 @@ def run(lab: _Ready, options: Options) -> None:
     try:
         lab.client.execute()
     except CellExecutionError as error:
-        raise RunError(f"{path.name}, {progress.where(notebook)}: {error.ename}: {error.evalue}\n{_tail(error.traceback)}") from None
-    except CellTimeoutError:
+        kept = _keep(notebook, path)
         raise RunError(
-            f"{path.name}, {progress.where(notebook)}: took longer than {options.timeout} s; --timeout raises the limit"
+            f"{path.name}, {progress.where(notebook)}: {error.ename}: {error.evalue}\n{_tail(error.traceback)}\n{kept}"
+        ) from None
+    except CellTimeoutError:
+        kept = _keep(notebook, path)
+        raise RunError(
+            f"{path.name}, {progress.where(notebook)}: took longer than {options.timeout} s; --timeout raises the limit\n{kept}"
         ) from None
     except DeadKernelError:
-        raise RunError(f"{path.name}, {progress.where(notebook)}: the kernel died (out of memory?)") from None
+        raise RunError(f"{path.name}, {progress.where(notebook)}: the kernel died (out of memory?)\n{_keep(notebook, path)}") from None
     except AssertionError:
         if lab.client.km is not None:
             raise
@@ -157,6 +161,16 @@ def run(lab: _Ready, options: Options) -> None:
         notebook.metadata.setdefault("infer_course", {})["run"] = _run_info(options, seconds)
         nbformat.write(notebook, path)
         print("    outputs stored", flush=True)
+
+
+def _keep(notebook: Any, path: Path) -> str:
+    """Saves what a failed run has shown, beside the repository's own files: minutes of a GPU are in it."""
+    import nbformat
+
+    kept = repository_root() / ".infer-lab" / "failed" / path.name
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, kept)
+    return f"its outputs up to there: .infer-lab/failed/{path.name}"
 
 
 class _Progress:

@@ -81,6 +81,12 @@ def test_no_record_without_provenance(root: Path, changes: dict, missing: str) -
     assert not list((root / "measurements").rglob("*.json"))
 
 
+def test_what_cannot_be_traced_is_refused_before_it_is_measured(root: Path) -> None:
+    here = replace(HERE, git={"commit": "", "dirty": False})
+    with pytest.raises(RecordError, match="git commit.*INFER_LAB_COMMIT"):
+        Record("some-test", "Some test", environment=here, root=root)
+
+
 def test_an_empty_record_is_refused(root: Path) -> None:
     with pytest.raises(RecordError, match="nothing was measured"):
         Record("some-test", "Some test", environment=HERE, root=root).write()

@@ -44,12 +44,15 @@ def test_outputs_are_stored_only_when_asked(root: Path) -> None:
 
 
 def test_a_failing_cell_is_named_and_nothing_is_stored(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = notebook(root, "bad", "x = 1", "# the culprit\nraise ValueError('seven')", "y = 2")
+    path = notebook(root, "bad", "print('measured')", "# the culprit\nraise ValueError('seven')", "y = 2")
     before = path.read_bytes()
     assert run_labs.main(["--store"]) == 2
     error = capsys.readouterr().err
     assert "bad.ipynb, code cell 2 (# the culprit)" in error and "ValueError: seven" in error
     assert path.read_bytes() == before
+    assert "its outputs up to there: .infer-lab/failed/bad.ipynb" in error
+    kept = nbformat.read(root / ".infer-lab" / "failed" / "bad.ipynb", as_version=4)
+    assert kept.cells[0].outputs[0].text == "measured\n", "what was measured before is not lost"
 
 
 def test_a_failing_lab_does_not_keep_the_others_from_running_when_asked_so(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,6 +77,7 @@ class Record:
         self.series: dict[str, dict[str, Any]] = {}
         self.cases: dict[str, dict[str, Any]] = {}
         self._start = time.monotonic()
+        self._require_provenance()  # now, not after the measurement: what took minutes of a GPU must not be lost in the last line
 
     @property
     def id(self) -> str:
@@ -148,8 +149,7 @@ class Record:
             "floor_us": _finite(floor.to("us").value, name), "ours": ours, "peers": dict(peers),
         }  # fmt: skip
 
-    def document(self) -> dict[str, Any]:
-        """The record as it will be written; RecordError if it could not be traced or holds nothing."""
+    def _require_provenance(self) -> None:
         env = self.environment
         missing = [
             field
@@ -164,6 +164,11 @@ class Record:
                 f"{self.id}: no record without provenance; missing: {', '.join(missing)}."
                 " Outside a git repository set INFER_LAB_COMMIT to the commit that this copy is from."
             )
+
+    def document(self) -> dict[str, Any]:
+        """The record as it will be written; RecordError if it could not be traced or holds nothing."""
+        env = self.environment
+        self._require_provenance()
         if not self.values and not self.series:
             raise RecordError(f"{self.id}: nothing was measured")
         device = dict(env.device)
