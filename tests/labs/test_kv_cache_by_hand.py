@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 
 from infer_course.labkit import CheckFailed
-from infer_lab.core.block_pool import BlockPool
 from infer_lab.layers import attention
 from infer_lab.layers.kv_layer import KVLayer
 from infer_lab.models import llama
@@ -36,7 +35,6 @@ def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
     lab = run_cells(LAB)["lab"]
     assert (tmp_path / lab.environment.slug / "kv-cache-by-hand.json").is_file()
     assert {"kv_bytes_per_token", "step_floor_ms", "cached_ms_per_token_16", "uncached_ms_per_token_48", "speedup_48"} <= set(lab.values)
-    assert {"key_rows_cached", "key_rows_recomputed", "pool_blocks_filled"} <= set(lab.values)
     assert {"cached", "uncached", "cached_as_called", "uncached_as_called", "predicted_cached", "predicted_uncached"} == set(lab.series)
 
 
@@ -108,24 +106,6 @@ def one_position_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InputBatch, "prepare", late)
 
 
-def block_zero_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The target of padding rows belongs to a request, too."""
-    sound = BlockPool.__init__
-
-    def generous(self, num_blocks):
-        sound(self, num_blocks)
-        if num_blocks == 256:  # the lab's own pool, not an engine's
-            self._empty.insert(0, 0)
-
-    monkeypatch.setattr(BlockPool, "__init__", generous)
-
-
-def a_block_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One block is given out again while somebody holds it."""
-    sound = BlockPool.allocate
-    monkeypatch.setattr(BlockPool, "allocate", lambda self, count: [7 if block == 8 else block for block in sound(self, count)])
-
-
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
@@ -134,8 +114,6 @@ def a_block_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
         (a_slot_for_every_query_head, "2 · layers · KV heads · head_dim · bytes"),
         (writes_one_slot_too_far, "slot p of the cache holds the rotated key of position p"),
         (keys_without_their_position, "slot p of the cache holds the rotated key"),
-        (block_zero_is_handed_out, "every block but block 0 once"),
-        (a_block_for_two, "every block but block 0 once"),
         (one_position_late, "slot p of the cache holds the rotated key|logits are the same"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

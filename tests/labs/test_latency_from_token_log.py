@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from matplotlib import pyplot as plt
 
 from infer_course.labkit import CheckFailed
-from infer_lab import AsyncEngine
 from infer_lab.core.planner import Planner
 from infer_lab.core.record import Timeline
-from infer_lab.engine import sequence
 from infer_lab.presets import PRESETS
 from infer_lab.sim import results
 from tests.labs.lab_cells import run_cells, small_sizes
@@ -36,8 +33,7 @@ def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
     lab = run_cells("part0/latency-from-token-log")["lab"]
     assert (tmp_path / lab.environment.slug / "latency-from-token-log.json").is_file()
     assert {"tpot_mean_ms_whole", "itl_p99_ms_chunked", "stall_ms", "tpot_ratio", "long_ttft_ms_whole"} <= set(lab.values)
-    assert {"load_tpot_mean_ms_whole", "load_itl_p99_ms_chunked", "load_tpot_ratio", "load_p99_ratio"} <= set(lab.values)
-    assert {"gaps_whole", "gaps_chunked", "load_tail_whole", "load_tail_chunked", "served", "goodput"} == set(lab.series)
+    assert {"gaps_whole", "gaps_chunked", "served", "goodput"} == set(lab.series)
 
 
 def tpot_divides_by_all_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,21 +45,6 @@ def tpot_divides_by_all_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def gaps_begin_at_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "pairwise", lambda times: itertools.pairwise([0.0, *times]))
-
-
-def the_engines_gaps_begin_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its log of a request counts the wait for the first token among the gaps."""
-    monkeypatch.setattr(sequence, "pairwise", lambda times: itertools.pairwise([0.0, *times]))
-
-
-def answers_end_one_token_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under load only: the client that collects a stream leaves out its last token."""
-    sound = AsyncEngine.complete
-
-    async def complete(self, prompt, params=None, **options):
-        return await sound(self, prompt, replace(params, max_tokens=params.max_tokens - 1), **options)
-
-    monkeypatch.setattr(AsyncEngine, "complete", complete)
 
 
 def a_percentile_is_the_rank_above(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,8 +93,6 @@ def everything_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (tpot_divides_by_all_tokens, "it divides by n − 1"),
         (gaps_begin_at_arrival, "the wait for the first token is not among them|with one token"),
-        (the_engines_gaps_begin_at_its_start, "the engine's own log agrees"),
-        (answers_end_one_token_early, "everybody gets the tokens that they asked for"),
         (a_percentile_is_the_rank_above, "lies between two ranks"),
         (refused_requests_do_not_count, "a refused request is a missed one"),
         (decode_waits_for_prompts, "everybody who decodes gets a token|as many steps as it fills budgets"),

@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from infer_course import labkit
 from infer_course.labkit import CheckFailed
 from infer_lab import calculator
-from infer_lab.bench import counters, gaps
+from infer_lab.bench import counters
 from infer_lab.kernels import reference
 from infer_lab.kernels.teaching import strided_copy
 from infer_lab.units import Quantity
@@ -30,9 +29,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
     lab = run_cells(LAB)["lab"]
     assert (tmp_path / lab.environment.slug / "operator-triage.json").is_file()
-    assert {"whole_speedup", "norm_share", "transpose_suspect_share_32", "step_speedup", "step_norm_share", "served_after_ms"} <= set(
-        lab.values
-    )
+    assert {"whole_speedup", "norm_share", "transpose_suspect_share_32"} <= set(lab.values)
 
 
 def no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,26 +75,6 @@ def adds_the_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calculator, "amdahl_speedup", lambda part, factor: Quantity(1 + part * (factor - 1), "x"))
 
 
-def loses_a_kernel_in_ten(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = gaps.profiled
-
-    def fewer(run: Callable[[], object], device: str) -> gaps.Gaps:
-        found = sound(run, device)
-        return replace(found, kernels=tuple(kernel for i, kernel in enumerate(found.kernels) if i % 10))
-
-    monkeypatch.setattr(gaps, "profiled", fewer)
-
-
-def the_pieces_are_another_norm(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = reference.rmsnorm
-
-    def wrong(x: torch.Tensor, weight: torch.Tensor, eps: float, compute_dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        found = sound(x, weight, eps, compute_dtype)
-        return found if compute_dtype == torch.float64 else found - found.mean(-1, keepdim=True)
-
-    monkeypatch.setattr(reference, "rmsnorm", wrong)
-
-
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
@@ -108,8 +85,6 @@ def the_pieces_are_another_norm(monkeypatch: pytest.MonkeyPatch) -> None:
         (half_a_sector, "eight times the sectors"),
         (counts_bytes_for_sectors, "as many sectors a store"),
         (adds_the_shares, "15 % less time"),
-        (loses_a_kernel_in_ten, "each part of the step is in the trace"),
-        (the_pieces_are_another_norm, "the same logits"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

@@ -6,7 +6,6 @@ The notebook's cells run as they stand, on two small random layers behind SmolLM
 from __future__ import annotations
 
 import codecs
-import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +14,6 @@ import pytest
 from matplotlib import pyplot as plt
 
 from infer_course.labkit import CheckFailed
-from infer_lab.bench import trace
-from infer_lab.bench.stages import Stages
 from infer_lab.core.block_pool import BlockPool
 from infer_lab.core.kv_manager import KVCacheManager
 from infer_lab.core.planner import Planner
@@ -46,19 +43,7 @@ def small(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_the_lab_passes_and_records_on_a_sound_library(tmp_path: Path) -> None:
     lab = run_cells("part0/request-timeline")["lab"]
     assert (tmp_path / lab.environment.slug / "request-timeline.json").is_file()
-    assert {
-        "ttft_ms_long",
-        "tokenize_share",
-        "hit_ttft_ms",
-        "ttft_share_prefill_short",
-        "token_ms_sample_long",
-        "served_tpot_ms_middle",
-        "trace_steps_ttft_host_prefill_long",
-        "trace_default_tpot_ms_short",
-        "larger_ttft_ms_long",
-        "trace_larger_ttft_host_prefill_long",
-        "text_again_tpot_ms",
-    } <= set(lab.values)
+    assert {"ttft_ms_long", "tokenize_share", "hit_ttft_ms", "ttft_share_prefill_short", "token_ms_sample_long"} <= set(lab.values)
 
 
 def first_token_is_timed_from_admission(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,31 +82,6 @@ def blocks_counted_as_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BlockPool, "num_used", property(lambda self: sound.__get__(self) + 1))
 
 
-def an_outer_stage_goes_on_while_an_inner_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a trace: what a profiler's table of totals shows."""
-    monkeypatch.setattr(trace, "self_spans", lambda ranges: sorted(ranges, key=lambda span: (span.start, -span.end)))
-
-
-def a_trace_without_the_forward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = Stages.range
-    nothing = contextlib.nullcontext
-    monkeypatch.setattr(Stages, "range", lambda self, name: nothing() if name == "decode" else sound(self, name))
-
-
-def a_stopwatch_that_gives_text_to_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stages still add up, and the one that has become slow is not among them."""
-    sound = Stages._charge
-
-    def without_text(self: Stages) -> None:
-        inner = self._stack[-1]
-        if self._ranges and inner == "text":
-            self._stack[-1] = self.other
-        sound(self)
-        self._stack[-1] = inner
-
-    monkeypatch.setattr(Stages, "_charge", without_text)
-
-
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
@@ -130,9 +90,6 @@ def a_stopwatch_that_gives_text_to_the_loop(monkeypatch: pytest.MonkeyPatch) -> 
         (text_that_drops_unfinished_characters, "shown once it is whole"),
         (hashes_are_forgotten, "finds all its full blocks"),
         (blocks_counted_as_held, "no request holds a block"),
-        (an_outer_stage_goes_on_while_an_inner_one_runs, "exactly one stage"),
-        (a_trace_without_the_forward_pass, "the forward pass of every step"),
-        (a_stopwatch_that_gives_text_to_the_loop, "the stage of text shows it"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
