@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 import torch
 
-from infer_lab import LLM, SamplingParams
+from infer_lab import LLM, AsyncEngine, SamplingParams
 from infer_lab.models import checkpoint
 from infer_lab.presets import PRESETS
 
@@ -68,3 +70,16 @@ def test_padding_rows_of_a_graph_write_into_no_block() -> None:
         used = torch.from_numpy(llm.engine.executor.rows.tables).unique()  # type: ignore[attr-defined]
         others[used[used > 0].cuda()] = False
         assert others.sum() > 200 and bool((llm.kv_cache.device[:, :, others] == 7).all())
+
+
+def test_the_async_engine_gives_the_same_tokens_from_its_own_thread() -> None:
+    """Its thread has to choose the device "cuda" without an index, and to capture and replay graphs there."""
+    settings = {"dtype": "float32", "max_num_seqs": 7, "max_num_batched_tokens": 128, "num_kv_blocks": 400, "seed": 1}
+
+    async def all_of_them() -> list[tuple[int, ...]]:
+        async with AsyncEngine("dummy:small", device="cuda", **settings) as engine:  # type: ignore[arg-type]
+            params = [SamplingParams(max_tokens=20 + i, temperature=0.0, seed=i, ignore_eos=True) for i in range(len(PROMPTS))]
+            outputs = await asyncio.gather(*(engine.complete(prompt, each) for prompt, each in zip(PROMPTS, params, strict=True)))
+        return [output.token_ids for output in outputs]
+
+    assert asyncio.run(all_of_them()) == _tokens()
