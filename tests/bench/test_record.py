@@ -83,7 +83,7 @@ def test_no_record_without_provenance(root: Path, changes: dict, missing: str) -
 
 def test_what_cannot_be_traced_is_refused_before_it_is_measured(root: Path) -> None:
     here = replace(HERE, git={"commit": "", "dirty": False})
-    with pytest.raises(RecordError, match="git commit.*INFER_LAB_COMMIT"):
+    with pytest.raises(RecordError, match=r"git commit.*INFER_LAB_COMMIT"):
         Record("some-test", "Some test", environment=here, root=root)
 
 
