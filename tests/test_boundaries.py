@@ -79,3 +79,12 @@ def test_importing_it_loads_neither_torch_nor_numpy(modules: list[str]) -> None:
 def test_the_tooling_does_not_need_sphinx() -> None:
     program = "import sys, infer_course.cli\nprint([m for m in ('sphinx', 'docutils', 'myst_parser') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_test_files_of_folders_without_a_package_have_names_of_their_own() -> None:
+    """pytest imports them by their bare names: of two alike it collects one and stops at the other, minutes into the suite."""
+    tests, seen, twice = Path(__file__).parent, {}, []
+    for path in sorted(tests.rglob("test_*.py")):
+        if not (path.parent / "__init__.py").exists() and seen.setdefault(path.name, path) is not path:
+            twice.append(f"{seen[path.name].relative_to(tests)} and {path.relative_to(tests)}")
+    assert twice == []
