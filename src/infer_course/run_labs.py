@@ -40,6 +40,10 @@ def main(argv: list[str] | None = None) -> int:
     root = repository_root()
     try:
         _require_device(options.device)
+        if options.store and not capture("cpu", options.command).git.get("commit"):
+            raise RunError(
+                "outputs are stored with the commit that they come from, and there is no git repository here: set INFER_LAB_COMMIT"
+            )
         failed = _run_all(root, find_labs(root, options.only), options)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)

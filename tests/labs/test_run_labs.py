@@ -25,6 +25,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "measurements").mkdir()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INFER_LAB_COMMIT", "a" * 40)  # of a folder that is no repository
     return tmp_path
 
 
@@ -87,6 +88,17 @@ def test_a_gpu_run_without_a_gpu_is_refused(root: Path, monkeypatch: pytest.Monk
     notebook(root, "one", "raise SystemError('must not run')")
     assert run_labs.main(["--device", "cuda", "--store"]) == 2
     assert "no CUDA device was found" in capsys.readouterr().err
+
+
+def test_outputs_without_a_commit_are_refused_before_anything_runs(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notebook(root, "one", "print(1)")
+    monkeypatch.setenv("INFER_LAB_COMMIT", "")
+    assert run_labs.main(["--store"]) == 2
+    said = capsys.readouterr()
+    assert "set INFER_LAB_COMMIT" in said.err and "[1/1]" not in said.out
+    assert run_labs.main([]) == 0, "without storing, no commit is needed"
 
 
 def test_an_unknown_lab_is_refused_with_the_known_ones(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
